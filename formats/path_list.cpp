@@ -139,6 +139,10 @@ void fetch_ahead(const std::vector<std::filesystem::path>& files) {
   if (!objects.empty()) object_cache().fetch_ahead(std::move(objects));
 }
 
+int64_t stored_bytes(const std::filesystem::path& file) {
+  return object_cache().size_of(parse_store_path(file));
+}
+
 std::vector<std::filesystem::path> numbered_files(const std::filesystem::path& pattern) {
   std::vector<std::filesystem::path> files;
   add_numbered(without_options(pattern).string(), 0, files);
@@ -153,8 +157,7 @@ int64_t max_open_files(const std::vector<std::filesystem::path>& files, int64_t 
                        int64_t largest) {
   if (!std::ranges::all_of(files, has_scheme)) return limit;
   if (largest == 0)
-    for (const auto& file : files)
-      largest = std::max(largest, object_cache().size_of(parse_store_path(file)));
+    for (const auto& file : files) largest = std::max(largest, stored_bytes(file));
   return std::clamp<int64_t>(object_cache().options().max_bytes / 4 / std::max<int64_t>(largest, 1),
                              2, limit);
 }

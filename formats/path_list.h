@@ -40,6 +40,9 @@ bool is_plain_name(std::string_view name);
 // calls.
 void fetch_ahead(const std::vector<std::filesystem::path>& files);
 
+// The bytes of a file of a store, as in its listing if list_files() listed it. Throws as ObjectCache.
+int64_t stored_bytes(const std::filesystem::path& file);
+
 // The files of a pattern: "train-{000..146}.tar" is train-000.tar to train-146.tar, and a path without
 // a range is that file. Throws Config: an empty range, more than ObjectCache::kMaxListed files.
 std::vector<std::filesystem::path> numbered_files(const std::filesystem::path& pattern);

@@ -11,9 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/system/mutex.h"
 #include "data/block_cache.h"
-#include "formats/mapped_file.h"
+#include "data/unchanged_files.h"
 #include "formats/path_list.h"
 #include "formats/table/columnar_file.h"
 #include "formats/table/hive_partitions.h"
@@ -33,7 +32,7 @@ class OpenFiles {
       : files_(std::move(files)),
         are_mapped_(are_mapped),
         opened_(count()),
-        identities_(count()),
+        unchanged_(count()),
         mapped_([this](size_t number, SharedWork&) { return open_mapped(number); }) {
     std::vector<std::filesystem::path> paths;
     int64_t largest = 0;
@@ -77,29 +76,14 @@ class OpenFiles {
 
  private:
   File open_mapped(size_t number) const {
-    const auto identity = identity_of(number);
-    File file = formats::MappedFile::read_again(path(number), identity,
-                                                [&] { return files_.open(number); });
-    const MutexLock lock(mutex_);
-    identities_[number] = identity;
-    return file;
-  }
-
-  // When it was first opened; else now.
-  formats::MappedFile::Identity identity_of(size_t number) const {
-    {
-      const MutexLock lock(mutex_);
-      if (const auto& known = identities_[number]) return *known;
-    }
-    return formats::MappedFile::identity_of(path(number));
+    return unchanged_.open(number, path(number), [&] { return files_.open(number); });
   }
 
   formats::PartitionedFiles files_;
   bool are_mapped_;
   int64_t max_mapped_ = 0;
   std::vector<File> opened_;
-  mutable Mutex mutex_;
-  mutable std::vector<std::optional<formats::MappedFile::Identity>> identities_ GUARDED_BY(mutex_);
+  UnchangedFiles unchanged_;
   mutable BlockCache<File> mapped_;
 };
 

@@ -1,5 +1,6 @@
 // Dataset "tokens": windows of a text tokenized by `lockstep-data tokenize` (or llm.c, or nanoGPT).
-// The files are mapped, so they may be larger than memory. Fields: "tokens" int64 [B, T] and
+// The files are mapped, so they may be larger than memory; those of a store are opened when their first
+// sample is needed, unless documents have to be found. Fields: "tokens" int64 [B, T] and
 // "targets" int64 [B, T], shifted by one; shorter documents are padded with the separator, and
 // their targets with -100, which losses ignore; T is `length`, or the longest sample of the batch.
 // With `pack`, a sample holds several documents, which "documents" int64 [B, T] numbers.
@@ -16,7 +17,9 @@
 #include "data/padded_to.h"
 #include "data/row_prefetch.h"
 #include "data/sample_runs.h"
+#include "data/shard_error.h"
 #include "data/target_bytes.h"
+#include "data/unchanged_files.h"
 #include "formats/path_list.h"
 #include "formats/tokens/token_windows.h"
 #include "lockstep/config_value.h"
@@ -78,18 +81,15 @@ class TokensDataset final : public Dataset {
   explicit TokensDataset(const Config& config)
       : config_(config),
         files_(formats::token_files(config.path)),
+        unchanged_(files_.size()),
         windows_(static_cast<size_t>(config.length), config.separator),
-        shards_([this](size_t number, SharedWork&) { return reopen(number); }) {
+        shards_([this](size_t number, SharedWork&) { return open(number); }) {
     if (config.tokenizer) {
       tokenizer_ = formats::read_tokenizer(*config.tokenizer);
       if (!config.vocab_size)
         config_.vocab_size = static_cast<int64_t>(tokenizer_->vocabulary_size());
     }
-    for (const auto& file : files_) {
-      const formats::TokenShard shard(file, element_type_of(config.dtype));
-      windows_.add(shard);
-      identities_.push_back(shard.identity());
-    }
+    add_files();
     max_open_ = formats::max_open_files(files_, kMaxTokenFiles);
     size_ = static_cast<int64_t>(windows_.size());
     const auto refused = [&](const std::string& why) {
@@ -114,8 +114,12 @@ class TokensDataset final : public Dataset {
 
   int64_t size() const override { return size_; }
   SampleInfo sample_info() const override {
-    return {.shards = files_.size() > 1 ? ends_ : std::vector<int64_t>(),
-            .lengths = [this] { return lengths(); }};
+    SampleInfo info{.shards = files_.size() > 1 ? ends_ : std::vector<int64_t>(),
+                    .lengths = [this] { return lengths(); }};
+    if (!is_lazy_) return info;
+    info.fetch_ahead = [this](const auto& shards) { fetch(shards); };
+    info.labels = [this] { return open_all(); };
+    return info;
   }
 
   std::vector<FieldLayout> layout() const override {
@@ -211,11 +215,60 @@ class TokensDataset final : public Dataset {
     return windows;
   }
 
-  // Opens a shard that was closed after it was first read.
-  formats::TokenShard reopen(size_t number) const {
-    return formats::MappedFile::read_again(files_[number], identities_[number], [&] {
+  // A file of a store is not opened if its size gives its number of samples: if it has the form of the
+  // first.
+  void add_files() {
+    const bool are_stored = formats::has_scheme(files_[0]) && !config_.separator;
+    if (!are_stored) formats::fetch_ahead(files_);
+    std::optional<formats::TokenLayout> form;
+    for (size_t number = 0; number < files_.size(); ++number) {
+      if (form && are_stored) {
+        const auto layout = formats::layout_like(*form, formats::stored_bytes(files_[number]));
+        if (layout) {
+          is_lazy_ = true;
+          windows_.add(layout->tokens);
+          num_tokens_.push_back(layout->tokens);
+          continue;
+        }
+      }
+      const auto shard = open_first(number);
+      windows_.add(shard);
+      num_tokens_.push_back(shard.size());
+      if (!form) form = shard.layout();
+    }
+  }
+
+  formats::TokenShard open_first(size_t number) const {
+    return unchanged_.open(number, files_[number], [&] {
       return formats::TokenShard(files_[number], element_type_of(config_.dtype));
     });
+  }
+
+  formats::TokenShard open(size_t number) const {
+    try {
+      auto shard = open_first(number);
+      if (shard.size() == num_tokens_[number]) return shard;
+      throw config_error(fmt::format(
+          "{}: it has {} tokens, but its size is that of {}: the files of a folder need the same "
+          "dtype, and all of them a header, or none",
+          shard.name(), shard.size(), num_tokens_[number]));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::Config) throw;
+      throw ShardError(error.what());
+    }
+  }
+
+  void fetch(const std::vector<size_t>& shards) const {
+    std::vector<std::filesystem::path> files;
+    for (const auto number : shards) files.push_back(files_[number]);
+    formats::fetch_ahead(files);
+  }
+
+  // Tokens have no labels: an order that needs all shards waits for them here.
+  std::vector<double> open_all() const {
+    formats::fetch_ahead(files_);
+    for (size_t number = 0; number < files_.size(); ++number) open(number);
+    return {};
   }
 
   // One window after another, then padding.
@@ -254,7 +307,9 @@ class TokensDataset final : public Dataset {
 
   TokensConfig config_;
   std::vector<std::filesystem::path> files_;
-  std::vector<formats::MappedFile::Identity> identities_;
+  bool is_lazy_ = false;
+  std::vector<size_t> num_tokens_;  // of each file
+  UnchangedFiles unchanged_;
   std::optional<formats::Tokenizer> tokenizer_;
   formats::TokenWindows windows_;
   std::vector<PackedWindows> packed_;  // of each file, with `pack`

@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kPieceBytes = int64_t{8} << 20;
+constexpr size_t kMaxSizes = 10'000;
 constexpr int kPartRetryMs = 10;
 constexpr size_t kSimilarKeys = 1000;
 
@@ -113,7 +114,23 @@ bool ObjectCache::is_object(const StorePath& place) {
   }
 }
 
-int64_t ObjectCache::size_of(const StorePath& place) { return expected(place).size; }
+int64_t ObjectCache::size_of(const StorePath& place) {
+  {
+    const MutexLock lock(mutex_);
+    const auto listed = listed_bytes_.find(place.path().string());
+    if (listed != listed_bytes_.end()) return listed->second;
+  }
+  return expected(place).size;
+}
+
+// Not of many objects, such as images, which would need memory.
+void ObjectCache::note_sizes(const std::vector<StorePath>& places,
+                             const std::vector<ObjectInfo>& objects) {
+  if (objects.size() > kMaxSizes) return;
+  const MutexLock lock(mutex_);
+  for (size_t i = 0; i < objects.size(); ++i)
+    listed_bytes_[places[i].path().string()] = objects[i].size;
+}
 
 std::vector<StorePath> ObjectCache::list(const StorePath& place) {
   auto& store = store_of(place);
@@ -123,6 +140,7 @@ std::vector<StorePath> ObjectCache::list(const StorePath& place) {
         fmt::format("{}: more than {} objects; use fewer, larger files", shown(place), kMaxListed));
   std::vector<StorePath> places;
   for (const auto& object : found) places.push_back(place_in(place, object.key));
+  note_sizes(places, found);
   if (!places.empty()) return places;
   if (place.key.empty()) throw config_error(shown(place) + ": has no objects");
   retries_.run([&] { store.verify_listing(""); });  // whether there is such a bucket

@@ -67,6 +67,7 @@ class ObjectCache {
 
   // Whether there is such an object.
   bool is_object(const StorePath& place);
+  // As in the last listing, if it was listed.
   int64_t size_of(const StorePath& place);
 
   // The objects below a prefix. Throws Config if there are none, naming similar keys, or more than
@@ -94,6 +95,7 @@ class ObjectCache {
   ObjectStore& store_of(const StorePath& place);
   ObjectInfo request_info(const StorePath& place);
   ObjectInfo expected(const StorePath& place);
+  void note_sizes(const std::vector<StorePath>& places, const std::vector<ObjectInfo>& objects);
   std::optional<FileDescriptor> open_copy(const std::filesystem::path& file,
                                           const ObjectInfo& object) const;
   LocalCopy wait_or_fetch(const StorePath& place, const ObjectInfo& object, int64_t ahead,
@@ -118,6 +120,7 @@ class ObjectCache {
   HedgedReads reads_;                                                              // uses stores_
   OrderedPieces pieces_;                                                           // uses reads_
   std::map<std::string, ObjectInfo> expected_ GUARDED_BY(mutex_);                  // by path
+  std::map<std::string, int64_t> listed_bytes_ GUARDED_BY(mutex_);                 // by path
   std::deque<StorePath> ahead_ GUARDED_BY(mutex_);              // not fetched yet
   int64_t num_ahead_ GUARDED_BY(mutex_) = 0;                    // that were begun
   std::map<std::string, int64_t> unopened_ GUARDED_BY(mutex_);  // bytes fetched ahead, by path

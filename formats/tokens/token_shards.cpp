@@ -79,6 +79,13 @@ TokenLayout parse_token_file(std::span<const uint8_t> bytes, ElementType headerl
   return layout;
 }
 
+std::optional<TokenLayout> layout_like(const TokenLayout& other, int64_t size) {
+  const auto width = bytes_of(other.type);
+  const auto bytes = static_cast<size_t>(size);
+  if (bytes <= other.begin || (bytes - other.begin) % width != 0) return std::nullopt;
+  return TokenLayout{other.type, other.begin, (bytes - other.begin) / width};
+}
+
 std::string token_file_header(ElementType type, size_t tokens) {
   if (tokens > INT32_MAX)
     throw config_error(
@@ -113,7 +120,7 @@ void TokenShard::copy(size_t begin, std::span<int64_t> out) const {
 
 std::vector<std::filesystem::path> token_files(const std::filesystem::path& path) {
   if (!is_folder(path)) return {without_options(path)};
-  const auto files = files_in(path, [](const auto& file) { return file.extension() == ".bin"; });
+  const auto files = list_files(path, [](const auto& file) { return file.extension() == ".bin"; });
   if (files.empty())
     throw config_error(
         fmt::format("{}: no *.bin files in this directory", printable(path.string(), 400)));

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,6 +31,9 @@ struct TokenLayout {
 TokenLayout parse_token_file(std::span<const uint8_t> bytes, ElementType headerless,
                              const std::string& name);
 
+// The layout of a file of `size` bytes with the same type and header, if any; nullopt: there is none.
+std::optional<TokenLayout> layout_like(const TokenLayout& other, int64_t size);
+
 // The 1024-byte header for `tokens` tokens. Throws Config for more than 2^31 - 1, the limit of the
 // format.
 std::string token_file_header(ElementType type, size_t tokens);
@@ -40,6 +44,7 @@ class TokenShard {
   TokenShard(const std::filesystem::path& path, ElementType headerless);
 
   size_t size() const { return layout_.tokens; }
+  const TokenLayout& layout() const { return layout_; }
   const std::string& name() const { return file_->name(); }
   // The identity of the file; it changes when the file is modified.
   const MappedFile::Identity& identity() const { return file_->identity(); }
@@ -56,8 +61,8 @@ class TokenShard {
   TokenLayout layout_;
 };
 
-// `path` if it is a file, otherwise the *.bin files of the directory `path`, sorted by name. Throws
-// Config if there are none.
+// `path` if it is a file, otherwise the *.bin files of the directory or prefix `path`, sorted by name.
+// Throws Config if there are none.
 std::vector<std::filesystem::path> token_files(const std::filesystem::path& path);
 
 }  // namespace lockstep::formats

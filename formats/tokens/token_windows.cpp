@@ -7,9 +7,12 @@
 namespace lockstep::formats {
 
 void TokenWindows::add(const TokenShard& shard) {
-  if (separator_) add_documents(shard);
-  ends_.push_back(separator_ ? windows_.size() : size() + (shard.size() - 1) / length_);
+  if (!separator_) return add(shard.size());
+  add_documents(shard);
+  ends_.push_back(windows_.size());
 }
+
+void TokenWindows::add(size_t tokens) { ends_.push_back(size() + (tokens - 1) / length_); }
 
 TokenWindow TokenWindows::at(size_t index) const {
   check(index < size(), "sample index out of range");

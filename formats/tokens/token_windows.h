@@ -26,6 +26,8 @@ class TokenWindows {
 
   // Appends a shard.
   void add(const TokenShard& shard);
+  // Appends a shard with this number of tokens. Requires that there is no separator.
+  void add(size_t tokens);
 
   size_t size() const { return ends_.empty() ? 0 : ends_.back(); }
   // For each shard, the number of windows up to its end.

@@ -1,0 +1,96 @@
+"""Files of tokens in a bucket: training begins before all of them are fetched, with the samples of local files."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from object_server import BUCKET
+from test_object_stores import in_bucket, losses, train
+
+PATH = f"s3://{BUCKET}/tokens"
+FILES, WINDOWS, LENGTH = 3, 40, 16
+
+
+@pytest.fixture
+def tokens(job, server):
+    """A folder of three files, and a job on it whose cache is empty."""
+    folder = job.directory / "tokens"
+    folder.mkdir()
+    rng = np.random.default_rng(1)
+    for number in range(FILES):
+        rng.integers(0, 61, WINDOWS * LENGTH + 1 + number).astype(np.uint16).tofile(folder / f"{number}.bin")
+    job.config["model"] = {"name": "gpt", "vocab_size": 61, "context": LENGTH, "layers": 1, "heads": 2, "width": 16}
+    job.config["data"] = {"train": {"name": "tokens", "path": str(folder), "length": LENGTH}, "batch_size": 8, "workers": 1,
+                          "object_cache": {"dir": str(job.directory / "cache"), "request_timeout": "3 s"}}
+    job.config["train"] = {"epochs": 1, "log_every": "1 step"}
+    job.write()
+    yield folder
+    server.proxy.reset()
+    shutil.rmtree(server.directory / BUCKET / "tokens", ignore_errors=True)
+
+
+def upload(server, folder):
+    server.put_folder(folder, "tokens")
+    server.proxy.reset()
+
+
+def only_first(method, path, number):
+    """The server has no other file."""
+    return "refuse" if ".bin" in path and "0.bin" not in path else None
+
+
+def refused(job, server, *overrides):
+    ended = job.run(f"data.train.path={PATH}", "data.object_cache.timeout=500 ms", *overrides, env=in_bucket(server))
+    assert not ended.out.count("step 1"), ended.out
+    return ended
+
+
+def test_the_first_batches_need_their_files_only(job, server, tokens):
+    upload(server, tokens)
+    how = ["data.shuffle=false", "train.max_steps=4", "data.object_cache.timeout=500 ms"]
+    local = losses(train(job, tokens, *how))
+    server.proxy.fault = only_first
+    assert losses(train(job, PATH, *how, env=in_bucket(server))) == local
+    assert server.proxy.bytes_of("0.bin") == (tokens / "0.bin").stat().st_size
+
+
+@pytest.mark.parametrize("how", [[], ["data.train.separator=60", "data.shuffle=false"]], ids=["shuffled", "documents"])
+def test_otherwise_all_files_are_fetched_before_training(job, server, tokens, how):
+    upload(server, tokens)
+    server.proxy.fault = only_first
+    ended = refused(job, server, *how)
+    assert ended.code == 75 and ".bin: " in ended.err and "attempts in" in ended.err, ended.err
+    assert not job.runs.exists()
+
+
+def test_as_local_files_and_resumed_on_two_ranks(job, server, tokens):
+    how = ["data.shuffle_buffer=20"]
+    local = losses(train(job, tokens, *how))
+    upload(server, tokens)
+    _, stopped = train(job, PATH, *how, "train.max_steps=5", env=in_bucket(server))
+    ended = job.run(f"data.train.path={PATH}", *how, ranks=2, options=["--resume", stopped.name], env=in_bucket(server))
+    assert ended.code == 0, ended.err
+    assert dict(losses((job, stopped))) == pytest.approx(dict(local), rel=1e-5)
+    assert server.proxy.bytes_of(".bin") == sum(path.stat().st_size for path in tokens.iterdir())
+
+
+def test_files_of_another_form(job, server, tokens):
+    """The last one has a header."""
+    content = np.fromfile(tokens / "2.bin", np.uint16)
+    header = np.zeros(256, np.int32)
+    header[:3] = 20240520, 1, len(content)
+    (tokens / "2.bin").write_bytes(header.tobytes() + content.tobytes())
+    upload(server, tokens)
+    ended = job.run(f"data.train.path={PATH}", "data.shuffle=false", "data.max_bad_samples=40", env=in_bucket(server))
+    assert ended.code == 78, ended.err
+    assert (f"{PATH}/2.bin: it has {len(content)} tokens, but its size is that of {len(content) + 512}: the files of a folder need the "
+            "same dtype, and all of them a header, or none") in ended.err
+    assert losses(train(job, tokens, "data.shuffle=false"))  # local files are opened first
+
+
+def test_an_empty_file(job, server, tokens):
+    (tokens / "1.bin").write_bytes(b"")
+    upload(server, tokens)
+    ended = refused(job, server)
+    assert ended.code == 78 and f"{PATH}/1.bin: not a usable token file: it has no tokens" in ended.err, ended.err

@@ -711,7 +711,7 @@ with lockstep.init(name="many", id="many", dir=sys.argv[1], agent=False) as run:
 
 test("UMAP of many vectors is thinned, reports its progress, and is canceled and started again with the keyboard", () => onPage("alerts", async (page) => {
   python(MANY_VECTORS, runs);
-  await waitFor(() => matching("id = many"), "the run");
+  await waitFor(() => matching("id = many").catch(() => 0), "the run"); // meanwhile, the server may have closed the idle connection
   await showView(page, "run/many/media?points=umap");
   await page.getByText("UMAP needs at least 4 vectors; this table has 3.").waitFor();
   const card = page.locator("section.card").filter({ has: page.getByRole("heading", { name: /^eval\/many/ }) });
@@ -736,6 +736,48 @@ test("UMAP of many vectors is thinned, reports its progress, and is canceled and
     await copy.getByRole("img", { name: /^Scatter of component 2.* of 2,?000 rows/ }).waitFor();
     assert.equal(await copy.getByRole("button", { name: "UMAP" }).count(), 0);
   });
+}));
+
+const WATCHED = `
+import sys, torch, lockstep
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.act, self.down = torch.nn.Linear(8, 32), torch.nn.GELU(), torch.nn.Linear(32, 8)
+    def forward(self, x):
+        return x + self.down(self.act(self.up(x)))
+for name, blocks in (("watched", 2), ("deep", 20)):
+    model = torch.nn.Sequential(torch.nn.Embedding(10, 8), *[Block() for _ in range(blocks)], torch.nn.Linear(8, 10))
+    with lockstep.init(name=name, id=name, dir=sys.argv[1], agent=False) as run:
+        run.watch(model, log_graph=True, log=None)
+        model(torch.zeros(2, 5, dtype=torch.long))
+        run.log({"loss": 1.0})
+`;
+
+test("the forward pass of a watched model is a graph: modules in order, shapes, sources, open and closed with the keyboard", () => onPage("alerts", async (page) => {
+  python(WATCHED, runs);
+  // Meanwhile, the server has closed the idle connection.
+  await waitFor(() => matching("id = watched or id = deep").then((count) => count === 2, () => false), "the runs");
+  await showView(page, "run/watched/media");
+  const graph = page.getByRole("region", { name: "Graph model/forward" });
+  await graph.waitFor();
+  const texts = (await graph.locator("li > div, li > details > summary").allTextContents()).map((text) => text.trim().replace(/\s+/g, " "));
+  assert.deepEqual(texts.slice(0, 6), ["(the model) Sequential2 × 5 × 10", "0 Embedding from the input2 × 5 × 8", "1 Block2 × 5 × 8", "up Linear from the input2 × 5 × 32", "act GELU2 × 5 × 32", "down Linear2 × 5 × 8"]);
+  assert.equal(texts.length, 11);
+  assert.equal(await graph.locator("li.follows").count(), 2 * 2 + 3);
+  assert.deepEqual(await violations(page), []);
+  await page.emulateMedia({ colorScheme: "dark" });
+  assert.deepEqual(await violations(page), []);
+  const summary = graph.locator("summary", { hasText: "1 Block" });
+  await summary.press("Enter");
+  await graph.getByText("up", { exact: true }).first().waitFor({ state: "hidden" });
+  await page.getByRole("group", { name: "model/forward as" }).getByRole("button", { name: "Table" }).click();
+  await page.getByRole("region", { name: "Table model/forward" }).getByRole("cell", { name: "1.up" }).waitFor();
+  assert.equal(queryOf(page).get("graph"), "table");
+  // A deep model shows its outermost modules first.
+  await showView(page, "run/deep/media");
+  await graph.getByText("20", { exact: true }).waitFor();
+  assert.equal(await graph.getByText("up", { exact: true }).first().isVisible(), false);
 }));
 
 test("every choice of a view of media and tables is in its link", () => onPage("alerts", async (page) => {

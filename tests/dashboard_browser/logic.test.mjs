@@ -14,7 +14,7 @@ async function compiled(...modules) {
   return import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].text).toString("base64")}`);
 }
 
-const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts", "chart/expression.ts", "analyze/values.ts", "parts/markdown.ts", "run/histogram_values.ts", "run/classifier_curves.ts", "analyze/surface.ts", "run/diff_lines.ts", "run/projection.ts", "run/umap.ts", "run/umap_layout.ts", "data/filter.ts", "runs/archived.ts");
+const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts", "chart/expression.ts", "analyze/values.ts", "parts/markdown.ts", "run/histogram_values.ts", "run/classifier_curves.ts", "analyze/surface.ts", "run/diff_lines.ts", "run/projection.ts", "run/umap.ts", "run/umap_layout.ts", "run/module_calls.ts", "data/filter.ts", "runs/archived.ts");
 
 const styleText = ({ color, dash }) => `${color} ${dash.join()}`;
 
@@ -622,6 +622,23 @@ test("the choices of UMAP are listed values, and too many vectors are thinned ev
   assert.deepEqual(page.evenly(3, 4), [0, 1, 2]);
   assert.deepEqual(page.evenly(0, 4), []);
   assert.deepEqual(page.vectorsAt({ rows: 3, width: 2, values: Float32Array.of(1, 2, 3, 4, 5, 6) }, [0, 2]), { rows: 2, width: 2, values: Float32Array.of(1, 2, 5, 6) });
+});
+
+test("the calls of modules are a tree, and inputs are named by the modules that made them", () => {
+  const columns = ["call", "module", "type", "output", "inside", "inputs"];
+  const rows = [[1, "(the model)", "Net", "2 × 3", null, ""], [2, "block", "Block", "2 × 3", 1, "input"], [3, "block.a", "Linear", "2 × 3", 2, "input"],
+    [4, "block.b", "ReLU", "2 × 3", 2, "3"], [5, "block.a", "Linear", "2 × 3", 2, "3, ?"], [6, "head", "Linear", "2 × 3", 1, "2"], [7, "lost", "Linear", "1", 9, "8"]];
+  assert.ok(page.hasCalls(columns) && !page.hasCalls(columns.slice(1)));
+  const top = page.callTree(columns, rows);
+  const shape = (calls) => calls.map(({ call, parts }) => (parts.length > 0 ? [call, shape(parts)] : call));
+  assert.deepEqual(shape(top), [[1, [[2, [3, 4, 5]], 6]], 7]);
+  const [block, head] = top[0].parts;
+  const [a, b, again] = block.parts;
+  assert.deepEqual([page.ownName(a.module, block.module), page.ownName(block.module, top[0].module), page.ownName("blocks", "block")], ["a", "block", "blocks"]);
+  const text = (call, before, siblings, around) => page.sourceText(call, before, siblings, around);
+  assert.deepEqual([text(a, undefined, block.parts, "block"), text(b, a, block.parts, "block"), text(again, b, block.parts, "block"), text(head, block, top[0].parts, "(the model)"), text(top[1], top[0], top, "")],
+    ["the input", null, "a, other operations", null, "call 8"]);
+  assert.equal(text(top[0], undefined, top, ""), "");
 });
 
 test("columns with vectors: by name, and rows with another length or values that are not finite are left out", () => {

@@ -38,12 +38,15 @@ def debian_package(file):
 
 
 def npm_packages(folder):
-    """What the dashboard's page is bundled from: the packages of the lock file that are not only for building."""
+    """What the dashboard's page is bundled from: the packages of the lock file that are not only for building. Of a package in several
+    versions, each is listed once."""
     lock = json.loads((folder / "package-lock.json").read_text())
+    listed = set()
     for path, entry in sorted(lock["packages"].items()):
-        if not path or entry.get("dev"):
-            continue
         name = path.split("node_modules/")[-1]
+        if not path or entry.get("dev") or (name, entry["version"]) in listed:
+            continue
+        listed.add((name, entry["version"]))
         licenses = sorted(file for file in (folder / path).glob("LICEN[CS]E*"))
         yield Package(name, entry["version"], "NOASSERTION", entry.get("license", "NOASSERTION"),
                       f"pkg:npm/{name.replace('@', '%40')}@{entry['version']}", licenses)
@@ -61,7 +64,7 @@ def spdx(version, epoch, packages, torch_version, arrow_version):
     at_run_time = [Package("torch", torch_version, "NOASSERTION", purl=f"pkg:pypi/torch@{torch_version}")]
     if arrow_version:
         at_run_time.append(Package("pyarrow", arrow_version, "NOASSERTION", purl=f"pkg:pypi/pyarrow@{arrow_version}"))
-    identifier = lambda package: "SPDXRef-" + re.sub(r"[^A-Za-z0-9.-]", "-", package.purl.split("@")[0])
+    identifier = lambda package: "SPDXRef-" + re.sub(r"[^A-Za-z0-9.-]", "-", package.purl)
 
     def entry(package):
         described = {"name": package.name, "SPDXID": identifier(package), "versionInfo": package.version, "supplier": package.supplier,

@@ -1,6 +1,6 @@
 // Type-checks and bundles the sources.
 // Usage: node build.mjs [--out DIR]     default: dist
-// Writes index.html, app.js, app.css and the workers events.js and projection.js for the server, and report.html: the same page as one file, in which an
+// Writes index.html, app.js, app.css and the workers events.js, projection.js and umap.js for the server, and report.html: the same page as one file, in which an
 // export replaces the text __LOCKSTEP_DATA__ with its data (JSON, with every "<" written as \u003c).
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -21,7 +21,7 @@ try {
 const { build } = await import("esbuild");
 const bundle = await build({
   absWorkingDir: here,
-  entryPoints: { app: "src/main.tsx", events: "src/data/events_worker.ts", projection: "src/run/projection_worker.ts" },
+  entryPoints: { app: "src/main.tsx", events: "src/data/events_worker.ts", projection: "src/run/projection_worker.ts", umap: "src/run/umap_worker.ts" },
   bundle: true,
   minify: true,
   write: false,
@@ -50,6 +50,6 @@ const report = page
 mkdirSync(out, { recursive: true });
 writeFileSync(join(out, "app.js"), text.js);
 writeFileSync(join(out, "app.css"), text.css);
-for (const worker of ["events.js", "projection.js"]) writeFileSync(join(out, worker), outputText(worker));
+for (const worker of ["events.js", "projection.js", "umap.js"]) writeFileSync(join(out, worker), outputText(worker));
 writeFileSync(join(out, "index.html"), page.replace("<!--policy-->\n", ""));
 writeFileSync(join(out, "report.html"), report);

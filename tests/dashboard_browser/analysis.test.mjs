@@ -593,6 +593,193 @@ async function onCopy(page, parameters, look) {
   await visit(page.url(), look);
 }
 
+/** The pixels of a saved image: its size and its colors. */
+async function savedImage(page, button) {
+  const [file] = await Promise.all([page.waitForEvent("download"), button.click()]);
+  const png = readFileSync(await file.path()).toString("base64");
+  return page.evaluate(async (data) => {
+    const image = new Image();
+    image.src = `data:image/png;base64,${data}`;
+    await image.decode();
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [image.width, image.height];
+    const ctx = canvas.getContext("2d");
+    ctx.drawImage(image, 0, 0);
+    const pixels = new Uint32Array(ctx.getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+    const counts = {};
+    for (const pixel of pixels) {
+      const color = `rgb(${pixel & 255}, ${(pixel >> 8) & 255}, ${(pixel >> 16) & 255})`;
+      counts[color] = (counts[color] ?? 0) + 1;
+    }
+    return { width: canvas.width, height: canvas.height, counts };
+  }, png);
+}
+
+test("maps of vectors and points are saved as PNG with axes and legend, at twice the resolution of the page", () => onPage("alerts", async (page) => {
+  await showVectors(page);
+  const card = page.locator("section.card").filter({ has: page.getByRole("heading", { name: /^eval\/embedding/ }) });
+  await card.getByRole("img", { name: /of 300 rows, colored by label$/ }).waitFor();
+  const plot = card.locator(".scatter");
+  const save = card.getByRole("button", { name: "Save eval/embedding as PNG" });
+  const dots = await card.getByRole("list", { name: "Color: label" }).locator(".dot").evaluateAll((all) => all.map((dot) => getComputedStyle(dot).backgroundColor));
+  assert.equal(dots.length, 3);
+  const grid = await plot.locator("line.grid").first().evaluate((line) => getComputedStyle(line).stroke);
+  for (const view of ["map", "space"]) {
+    if (view === "space") await card.getByRole("button", { name: "3-D" }).click();
+    const { width, height } = await plot.evaluate((element) => ({ width: element.clientWidth, height: element.clientHeight }));
+    const image = await savedImage(page, save);
+    assert.ok(image.width > 2 * width && image.width < 2 * width + 100, `${image.width} for ${width}`);
+    assert.ok(image.height > 2 * height + 80, `${image.height} for ${height}`);
+    // The disks of the legend are in these colors; the points are transparent.
+    for (const color of dots) assert.ok(image.counts[color] > 50, `${view}: ${image.counts[color]} pixels of ${color}`);
+    if (view === "map") assert.ok(image.counts[grid] > 1000, `${image.counts[grid]} pixels of the grid`);
+  }
+  await page.getByRole("button", { name: "Save eval/cloud as PNG" }).waitFor();
+}));
+
+/** The coordinates of each label in the CSV of a map. */
+async function placesByLabel(page, card) {
+  const [file] = await Promise.all([page.waitForEvent("download"), card.getByRole("button", { name: "Save eval/embedding as CSV" }).click()]);
+  const [head, ...rows] = readFileSync(await file.path(), "utf8").trim().split("\n").map((line) => line.split(","));
+  assert.deepEqual(head, ["label", "text", "loss", "UMAP 1", "UMAP 2"]);
+  assert.equal(rows.length, 300);
+  return ["cat", "dog", "eel"].map((label) => rows.filter((row) => row[0] === label).map((row) => [Number(row[3]), Number(row[4])]));
+}
+
+function assertApart(groups) {
+  const between = (a, b) => Math.hypot(a[0] - b[0], a[1] - b[1]);
+  const centers = groups.map((places) => [0, 1].map((k) => places.reduce((sum, place) => sum + place[k], 0) / places.length));
+  const widest = Math.max(...groups.flatMap((places, i) => places.map((place) => between(place, centers[i]))));
+  for (const [a, b] of [[0, 1], [0, 2], [1, 2]]) assert.ok(between(centers[a], centers[b]) > 2 * widest, `${centers[a]} and ${centers[b]}, up to ${widest} wide`);
+}
+
+test("UMAP of a table with vectors: loaded when it is chosen, groups are apart, the same picture each time, with its parameters", () => onPage("alerts", async (page) => {
+  const scripts = [];
+  page.on("request", (request) => request.url().endsWith(".js") && scripts.push(new URL(request.url()).pathname));
+  await showVectors(page);
+  const cardOf = (on) => on.locator("section.card").filter({ has: on.getByRole("heading", { name: /^eval\/embedding/ }) });
+  const mapOf = (on) => cardOf(on).getByRole("img", { name: "Scatter of UMAP 2 against UMAP 1 of 300 rows, colored by label" });
+  const pixels = (on) => mapOf(on).locator("canvas").evaluate((canvas) => canvas.toDataURL());
+  const card = cardOf(page);
+  await card.getByRole("img", { name: /^Scatter of component 2/ }).waitFor();
+  assert.ok(!scripts.includes("/umap.js"), `${scripts}`);
+  await card.getByRole("button", { name: "UMAP" }).press("Enter");
+  await mapOf(page).waitFor();
+  assertApart(await placesByLabel(page, card));
+  await card.getByText("1 row left out: the vector has another length than the first, or a value that is not finite.").waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.emulateMedia({ colorScheme: "dark" });
+  assert.deepEqual(await violations(page), []);
+  await page.emulateMedia({ colorScheme: "light" });
+  // Only vectors have it: neither points nor two coordinates.
+  assert.equal(await page.getByRole("button", { name: "UMAP" }).count(), 1);
+  const first = await pixels(page);
+  await onCopy(page, { points: "umap" }, async (copy) => {
+    await mapOf(copy).waitFor();
+    assert.equal(await pixels(copy), first, "the same picture");
+  });
+  // Parameters, with the keyboard.
+  const neighbors = card.getByLabel("Neighbors", { exact: true });
+  await neighbors.focus();
+  await page.keyboard.press("ArrowDown");
+  await waitFor(async () => (await mapOf(page).count()) === 1 && (await card.getByRole("progressbar").count()) === 0 && (await pixels(page)) !== first, "the map of 20 neighbors");
+  assert.ok(await neighbors.evaluate((select) => select === document.activeElement), "the menu has the focus");
+  await card.getByLabel("Minimum distance", { exact: true }).selectOption("0.5");
+  await onCopy(page, { points: "umap", "neighbors.eval/embedding": "20", "distance.eval/embedding": "0.5" }, async (copy) => {
+    await mapOf(copy).waitFor();
+    assert.deepEqual([await cardOf(copy).getByLabel("Neighbors", { exact: true }).inputValue(), await cardOf(copy).getByLabel("Minimum distance", { exact: true }).inputValue()], ["20", "0.5"]);
+    await waitFor(async () => (await card.getByRole("progressbar").count()) === 0, "the map");
+    assert.equal(await pixels(copy), await pixels(page));
+  });
+  // A map that was left is not computed again.
+  const workers = [];
+  page.on("worker", (worker) => worker.url().endsWith("/umap.js") && workers.push(worker.url()));
+  await card.getByRole("button", { name: "Table" }).click();
+  await card.getByText("1 – 200 of 301").waitFor();
+  await card.getByRole("button", { name: "UMAP" }).click();
+  await mapOf(page).waitFor();
+  assert.deepEqual(workers, []);
+}));
+
+const MANY_VECTORS = `
+import random, sys, lockstep
+random.seed(4)
+with lockstep.init(name="many", id="many", dir=sys.argv[1], agent=False) as run:
+    run.log({"eval/many": lockstep.Table(columns=["vector", "label"], data=[[[random.gauss(10 * (i % 2), 1) for _ in range(24)], i % 2] for i in range(6000)]),
+             "eval/few": lockstep.Table(columns=["vector", "label"], data=[[[1, 2, i], "x"] for i in range(3)])}, step=1)
+`;
+
+test("UMAP of many vectors is thinned, reports its progress, and is canceled and started again with the keyboard", () => onPage("alerts", async (page) => {
+  python(MANY_VECTORS, runs);
+  await waitFor(() => matching("id = many").catch(() => 0), "the run"); // meanwhile, the server may have closed the idle connection
+  await showView(page, "run/many/media?points=umap");
+  await page.getByText("UMAP needs at least 4 vectors; this table has 3.").waitFor();
+  const card = page.locator("section.card").filter({ has: page.getByRole("heading", { name: /^eval\/many/ }) });
+  const bar = card.getByRole("progressbar", { name: "Progress of UMAP of eval/many" });
+  await card.getByText("Computing UMAP of 5,000 vectors…").waitFor();
+  await card.getByText("UMAP of 5,000 of 6,000 vectors, evenly chosen.").waitFor();
+  await waitFor(async () => Number(await bar.getAttribute("aria-valuenow")) > 0, "progress");
+  await card.getByRole("button", { name: "Cancel" }).press("Enter");
+  await card.getByText("UMAP was canceled.").waitFor();
+  assert.equal(await bar.count(), 0);
+  assert.deepEqual(await violations(page), []);
+  const again = card.getByRole("button", { name: "Compute" });
+  assert.ok(await again.evaluate((button) => button === document.activeElement), "it has the focus");
+  await page.keyboard.press("Enter");
+  await bar.waitFor();
+  assert.deepEqual(await violations(page), []);
+  await card.getByRole("button", { name: "Cancel" }).click();
+  // A report has no workers: it shows the principal components instead.
+  const report = join(directory, "many.html");
+  writeFileSync(report, await (await fetch(`${address}/api/report.html?run=many`)).text());
+  await visit(`file://${report}#/run/many/media?points=umap`, async (copy) => {
+    await copy.getByRole("img", { name: /^Scatter of component 2.* of 2,?000 rows/ }).waitFor();
+    assert.equal(await copy.getByRole("button", { name: "UMAP" }).count(), 0);
+  });
+}));
+
+const WATCHED = `
+import sys, torch, lockstep
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.act, self.down = torch.nn.Linear(8, 32), torch.nn.GELU(), torch.nn.Linear(32, 8)
+    def forward(self, x):
+        return x + self.down(self.act(self.up(x)))
+for name, blocks in (("watched", 2), ("deep", 20)):
+    model = torch.nn.Sequential(torch.nn.Embedding(10, 8), *[Block() for _ in range(blocks)], torch.nn.Linear(8, 10))
+    with lockstep.init(name=name, id=name, dir=sys.argv[1], agent=False) as run:
+        run.watch(model, log_graph=True, log=None)
+        model(torch.zeros(2, 5, dtype=torch.long))
+        run.log({"loss": 1.0})
+`;
+
+test("the forward pass of a watched model is a graph: modules in order, shapes, sources, open and closed with the keyboard", () => onPage("alerts", async (page) => {
+  python(WATCHED, runs);
+  // Meanwhile, the server has closed the idle connection.
+  await waitFor(() => matching("id = watched or id = deep").then((count) => count === 2, () => false), "the runs");
+  await showView(page, "run/watched/media");
+  const graph = page.getByRole("region", { name: "Graph model/forward" });
+  await graph.waitFor();
+  const texts = (await graph.locator("li > div, li > details > summary").allTextContents()).map((text) => text.trim().replace(/\s+/g, " "));
+  assert.deepEqual(texts.slice(0, 6), ["(the model) Sequential2 × 5 × 10", "0 Embedding from the input2 × 5 × 8", "1 Block2 × 5 × 8", "up Linear from the input2 × 5 × 32", "act GELU2 × 5 × 32", "down Linear2 × 5 × 8"]);
+  assert.equal(texts.length, 11);
+  assert.equal(await graph.locator("li.follows").count(), 2 * 2 + 3);
+  assert.deepEqual(await violations(page), []);
+  await page.emulateMedia({ colorScheme: "dark" });
+  assert.deepEqual(await violations(page), []);
+  const summary = graph.locator("summary", { hasText: "1 Block" });
+  await summary.press("Enter");
+  await graph.getByText("up", { exact: true }).first().waitFor({ state: "hidden" });
+  await page.getByRole("group", { name: "model/forward as" }).getByRole("button", { name: "Table" }).click();
+  await page.getByRole("region", { name: "Table model/forward" }).getByRole("cell", { name: "1.up" }).waitFor();
+  assert.equal(queryOf(page).get("graph"), "table");
+  // A deep model shows its outermost modules first.
+  await showView(page, "run/deep/media");
+  await graph.getByText("20", { exact: true }).waitFor();
+  assert.equal(await graph.getByText("up", { exact: true }).first().isVisible(), false);
+}));
+
 test("every choice of a view of media and tables is in its link", () => onPage("alerts", async (page) => {
   await showVectors(page);
   const cardOf = (on, name) => on.locator("section.card").filter({ has: on.getByRole("heading", { name: new RegExp(`^${name}`) }) });

@@ -14,7 +14,7 @@ async function compiled(...modules) {
   return import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].text).toString("base64")}`);
 }
 
-const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts", "chart/expression.ts", "analyze/values.ts", "parts/markdown.ts", "run/histogram_values.ts", "run/classifier_curves.ts", "analyze/surface.ts", "run/diff_lines.ts", "run/projection.ts", "data/filter.ts", "runs/archived.ts");
+const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts", "chart/expression.ts", "analyze/values.ts", "parts/markdown.ts", "run/histogram_values.ts", "run/classifier_curves.ts", "analyze/surface.ts", "run/diff_lines.ts", "run/projection.ts", "run/umap.ts", "run/umap_layout.ts", "run/module_calls.ts", "data/filter.ts", "runs/archived.ts");
 
 const styleText = ({ color, dash }) => `${color} ${dash.join()}`;
 
@@ -554,6 +554,91 @@ test("principal components of few, equal and plain vectors", () => {
   assert.deepEqual([[...plain.scores[0]], [...plain.scores[1]], plain.shares], [[1, 3], [10, 10], [1, 0]], "two numbers are coordinates");
   const none = page.principalComponents({ rows: 0, width: 3, values: new Float32Array(0) });
   assert.deepEqual(none.scores.map((score) => score.length), [0, 0, 0]);
+});
+
+/** `size` vectors around each of three centers, group by group. */
+function threeGroups(size, width, spread) {
+  const centers = normalNumbers(3 * width, 21);
+  const noise = normalNumbers(3 * size * width, 22);
+  return { rows: 3 * size, width, values: Float32Array.from(noise, (value, i) => 5 * centers[Math.floor(i / width / size) * width + (i % width)] + spread * value) };
+}
+
+const placesOf = ([x, y]) => Array.from(x, (_, i) => [x[i], y[i]]);
+const between = (a, b) => Math.hypot(a[0] - b[0], a[1] - b[1]);
+
+test("UMAP: three groups are apart, each point is among its own group, and the places are the same each time", () => {
+  const [size, width] = [40, 12];
+  const vectors = threeGroups(size, width, 1);
+  const reported = [];
+  const layout = page.umapLayout({ vectors, ...page.USUAL }, (progress) => reported.push(page.fractionOf(progress)));
+  const places = placesOf(layout);
+  assert.equal(places.length, 3 * size);
+  const centers = [0, 1, 2].map((group) => [0, 1].map((k) => places.slice(group * size, (group + 1) * size).reduce((sum, place) => sum + place[k], 0) / size));
+  const widest = Math.max(...places.map((place, i) => between(place, centers[Math.floor(i / size)])));
+  const nearest = Math.min(between(centers[0], centers[1]), between(centers[0], centers[2]), between(centers[1], centers[2]));
+  assert.ok(nearest > 2 * widest, `groups ${nearest} apart, up to ${widest} wide`);
+  reported.forEach((fraction, i) => assert.ok(fraction >= (reported[i - 1] ?? 0) && fraction <= 1, `progress ${fraction} after ${reported[i - 1]}`));
+  assert.equal(reported.at(-1), 1);
+  assert.ok(reported.includes(0.5), "the neighbors are half of it");
+  assert.deepEqual(page.umapLayout({ vectors, ...page.USUAL }, () => undefined), layout, "the same each time");
+  // The minimum distance keeps neighbors apart.
+  const gap = (distance) => {
+    const own = placesOf(page.umapLayout({ vectors, neighbors: 15, distance }, () => undefined));
+    return own.reduce((sum, place, i) => sum + Math.min(...own.filter((_, k) => k !== i).map((other) => between(place, other))), 0) / own.length;
+  };
+  assert.ok(gap(0.8) > 1.5 * gap(0), `${gap(0.8)} and ${gap(0)}`);
+});
+
+test("UMAP of few and of equal vectors has finite places; of fewer than four, there is none", () => {
+  const finite = (vectors, neighbors) => assert.ok(page.umapLayout({ vectors, neighbors, distance: 0.1 }, () => undefined).every((score) => score.length === vectors.rows && score.every(Number.isFinite)));
+  finite({ rows: 4, width: 3, values: Float32Array.of(0, 0, 0, 1, 2, 2, 2, 4, 4, 5, 5, 1) }, 100);
+  finite({ rows: 30, width: 4, values: new Float32Array(120).fill(2) }, 5);
+  finite({ rows: 30, width: 4, values: Float32Array.from({ length: 120 }, (_, i) => (i < 60 ? 1 : 3)) }, 15);
+  assert.throws(() => page.umapLayout({ vectors: { rows: 3, width: 3, values: new Float32Array(9) }, ...page.USUAL }, () => undefined), /at least 4 vectors, and there are 3/);
+});
+
+test("the nearest neighbors are those of all pairs, each vector first among its own, also if others are equal", () => {
+  const vectors = threeGroups(20, 5, 2);
+  vectors.values.set(vectors.values.slice(0, 5), 35 * 5); // vector 35 is vector 0
+  const { rows, width, values } = vectors;
+  const counted = [];
+  const { indices, distances } = page.nearestNeighbors(vectors, 8, (done) => counted.push(done));
+  assert.deepEqual(counted, Array.from({ length: rows }, (_, i) => i + 1));
+  for (let row = 0; row < rows; row++) {
+    const all = Array.from({ length: rows }, (_, other) => Math.hypot(...Array.from({ length: width }, (__, k) => values[row * width + k] - values[other * width + k])));
+    assert.equal(indices[row][0], row);
+    assert.equal(new Set(indices[row]).size, 8);
+    [...all].sort((a, b) => a - b).slice(0, 8).forEach((distance, k) => {
+      assert.ok(Math.abs(distances[row][k] - distance) < 1e-9, `neighbor ${k} of ${row}`);
+      assert.ok(Math.abs(all[indices[row][k]] - distance) < 1e-9);
+    });
+  }
+});
+
+test("the choices of UMAP are listed values, and too many vectors are thinned evenly", () => {
+  assert.deepEqual(["30", "", "31", "x", "1e9"].map((text) => page.listed(text, page.NEIGHBORS, 15)), [30, 15, 15, 15, 15]);
+  assert.equal(page.listed("0", page.DISTANCES, 0.1), 0);
+  assert.deepEqual(page.evenly(10, 4), [0, 2, 5, 7]);
+  assert.deepEqual(page.evenly(3, 4), [0, 1, 2]);
+  assert.deepEqual(page.evenly(0, 4), []);
+  assert.deepEqual(page.vectorsAt({ rows: 3, width: 2, values: Float32Array.of(1, 2, 3, 4, 5, 6) }, [0, 2]), { rows: 2, width: 2, values: Float32Array.of(1, 2, 5, 6) });
+});
+
+test("the calls of modules are a tree, and inputs are named by the modules that made them", () => {
+  const columns = ["call", "module", "type", "output", "inside", "inputs"];
+  const rows = [[1, "(the model)", "Net", "2 × 3", null, ""], [2, "block", "Block", "2 × 3", 1, "input"], [3, "block.a", "Linear", "2 × 3", 2, "input"],
+    [4, "block.b", "ReLU", "2 × 3", 2, "3"], [5, "block.a", "Linear", "2 × 3", 2, "3, ?"], [6, "head", "Linear", "2 × 3", 1, "2"], [7, "lost", "Linear", "1", 9, "8"]];
+  assert.ok(page.hasCalls(columns) && !page.hasCalls(columns.slice(1)));
+  const top = page.callTree(columns, rows);
+  const shape = (calls) => calls.map(({ call, parts }) => (parts.length > 0 ? [call, shape(parts)] : call));
+  assert.deepEqual(shape(top), [[1, [[2, [3, 4, 5]], 6]], 7]);
+  const [block, head] = top[0].parts;
+  const [a, b, again] = block.parts;
+  assert.deepEqual([page.ownName(a.module, block.module), page.ownName(block.module, top[0].module), page.ownName("blocks", "block")], ["a", "block", "blocks"]);
+  const text = (call, before, siblings, around) => page.sourceText(call, before, siblings, around);
+  assert.deepEqual([text(a, undefined, block.parts, "block"), text(b, a, block.parts, "block"), text(again, b, block.parts, "block"), text(head, block, top[0].parts, "(the model)"), text(top[1], top[0], top, "")],
+    ["the input", null, "a, other operations", null, "call 8"]);
+  assert.equal(text(top[0], undefined, top, ""), "");
 });
 
 test("columns with vectors: by name, and rows with another length or values that are not finite are left out", () => {

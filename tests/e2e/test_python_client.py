@@ -618,6 +618,76 @@ def test_the_modules_and_parameters_of_a_watched_model_are_tables(runs):
     assert [table["step"] for table in tables.values()] == [0, 0], "before the first step"
 
 
+def forward_passes(runs):
+    tables = [value for _, value in read_log(str(next(runs.glob("*/events/*")))).media if value["name"].endswith("forward")]
+    assert all(table["columns"] == ["call", "module", "type", "output", "inside", "inputs"] for table in tables)
+    return {table["name"]: [tuple(row) for row in table["rows"]] for table in tables}
+
+
+def test_the_first_forward_pass_of_a_watched_model_is_a_table(runs):
+    torch = pytest.importorskip("torch")
+
+    class Residual(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Sequential(torch.nn.ReLU(inplace=True), torch.nn.Linear(4, 4))
+
+        def forward(self, x, *, scale):
+            return self.second(self.first(x)) + self.first(x) * scale
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block, self.heads, self.join = Residual(), torch.nn.LSTM(4, 3, batch_first=True), torch.nn.Bilinear(4, 3, 2)
+
+        def forward(self, x):
+            y = self.block(x, scale=torch.ones(()))
+            return self.join(y, self.heads(y)[0])
+
+    model = Model()
+    with start(runs) as run:
+        run.watch(model, log_graph=True, log=None)
+        model.block.first(torch.ones(1, 4))  # a part that is used alone
+        result = model(torch.ones(5, 7, 4))
+        result.sum().backward()
+        model(torch.ones(1, 7, 4))
+        run.log({"loss": 1.0}, step=3)
+    assert forward_passes(runs) == {"model/forward": [
+        (1, "(the model)", "Model", "5 × 7 × 2", None, ""),
+        (2, "block", "Residual", "5 × 7 × 4", 1, "input, ?"),
+        (3, "block.first", "Linear", "5 × 7 × 4", 2, "input"),
+        (4, "block.second", "Sequential", "5 × 7 × 4", 2, "3"),
+        (5, "block.second.0", "ReLU", "5 × 7 × 4", 4, "input"),
+        (6, "block.second.1", "Linear", "5 × 7 × 4", 4, "5"),
+        (7, "block.first", "Linear", "5 × 7 × 4", 2, "input"),
+        (8, "heads", "LSTM", "5 × 7 × 3; 1 × 5 × 3; 1 × 5 × 3", 1, "2"),
+        (9, "join", "Bilinear", "5 × 7 × 2", 1, "2, 8"),
+    ]}
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def test_a_forward_pass_that_fails_is_recorded_the_next_time_and_compiled_models_have_none(runs, capsys):
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2))
+    unused, compiled = (torch.nn.Sequential(torch.nn.Linear(2, 2)) for _ in range(2))
+    with start(runs) as run:
+        run.watch([model, unused, torch.compile(compiled, backend="eager")], log_graph=True, log=None)
+        with pytest.raises(RuntimeError, match="shapes"):
+            model(torch.ones(2, 5))
+        model(torch.ones(2, 4))
+        inner = torch.compile(unused, backend="eager", fullgraph=True)  # hooks that were there before it are traced
+        inner(torch.ones(1, 2))
+        scripted = torch.jit.script(torch.nn.Sequential(torch.nn.Linear(2, 1)))
+        run.watch(scripted, log_graph=True, log_freq=1)
+        scripted(torch.ones(1, 2)).sum().backward()
+        run.log({"loss": 1.0})
+    log = read_log(str(next(runs.glob("*/events/*"))))
+    assert any(value["name"] == "gradients/graph_3.0.weight" for _, value in log.media), "it is watched"
+    assert forward_passes(runs) == {"model/forward": [(1, "(the model)", "Sequential", "2 × 2", None, ""), (2, "0", "Linear", "2 × 3", 1, "input"), (3, "1", "Linear", "2 × 2", 1, "2")]}
+    assert capsys.readouterr().err == ("lockstep: warning: watch(): the forward pass of RecursiveScriptModule is not recorded: "
+                                       "register_forward_pre_hook is not supported on ScriptModules\n")
+
+
 def test_watched_models_have_different_names(runs):
     torch = pytest.importorskip("torch")
     first, second, third = (torch.nn.Linear(size, 1, bias=False) for size in (2, 3, 4))

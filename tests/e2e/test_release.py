@@ -98,8 +98,10 @@ def test_tree_has_all_parts(tree):
     assert b".SH DESCRIPTION" in gzip.decompress((tree / "share/man/man1/lockstep-launch.1.gz").read_bytes())
     document = json.loads((tree / "share/doc/lockstep/sbom.spdx.json").read_text())
     packages = {package["name"] for package in document["packages"]}
-    assert {"lockstep", "torch", "nlohmann-json3-dev"} <= packages
+    assert {"lockstep", "torch", "nlohmann-json3-dev", "preact", "umap-js"} <= packages
+    assert (tree / "share/doc/lockstep/third_party/umap-js/LICENSE").is_file()
     known = {package["SPDXID"] for package in document["packages"]} | {"SPDXRef-DOCUMENT"}
+    assert len(known) == len(document["packages"]) + 1, "also of a package in several versions"
     for relation in document["relationships"]:
         assert {relation["spdxElementId"], relation["relatedSpdxElement"]} <= known
 

@@ -75,7 +75,7 @@ class Run:
         self._pending: list[tuple[Any, int]] = []
         self._is_writing = False
         self._partial: dict[str, Any] = {}
-        self._waiting: dict[str, Histogram] = {}  # of watch(), for the next row
+        self._waiting: dict[str, Histogram | Table] = {}  # of watch(), for the next row
         self._watches: list[Any] = []
         self._numbered: dict[int, weakref.ref[Any]] = {}  # watched models, by the number in the names of what is recorded
         self._definitions = Definitions(lambda line: self._warn_once(line))
@@ -253,8 +253,8 @@ class Run:
 
     def _log_waiting(self, step: int) -> None:
         waiting, self._waiting = self._waiting, {}
-        for name, histogram in waiting.items():
-            self._log_other(name, histogram, step)
+        for name, value in waiting.items():
+            self._log_other(name, value, step)
 
     def _flattened(self, values: Mapping[Any, Any], prefix: str) -> Iterable[tuple[str, Any]]:
         for key, value in values.items():
@@ -353,12 +353,14 @@ class Run:
         `log`: "gradients" (as one backward pass computes them, before any reduction over ranks), "parameters" (that require gradients),
         "all" or None. They are recorded with the next call of log(), as `gradients/<name>` and `parameters/<name>`; names of further models
         begin with `graph_<idx>.`. Each costs passes over the tensor where it is, and a synchronization of a GPU.
-        `log_graph`: records the tables `model/modules` (types and numbers of parameters) and `model/parameters` (shapes) now.
+        `log_graph`: records the tables `model/modules` (types and numbers of parameters) and `model/parameters` (shapes) now, and after the
+        first forward pass, with the next call of log(), `model/forward` (the calls of modules, the shapes of their outputs, and where their
+        inputs come from).
         """
         self._attempt(lambda: self._watch(models, log, log_freq, idx, log_graph))
 
     def _watch(self, models: Any, log: str | None, log_freq: int, idx: int | None, log_graph: bool) -> None:
-        from lockstep.recording import watching
+        from lockstep.recording import forward_pass, watching
 
         if (log is None and not log_graph) or not self.is_logging:
             return
@@ -382,9 +384,10 @@ class Run:
             if log_graph:
                 for name, table in watching.tables_of(model).items():
                     self._log_other(f"model/{prefix}{name}", table, max(self.step, 0))
+                self._watches.append(forward_pass.ForwardPass(model, f"model/{prefix}forward", self._put_later, self._warn_once))
             if log is None:
                 continue
-            self._watches.append(watching.Watch(model, prefix, watching.KINDS[log], log_freq, self._put_histogram, self._warn_once))
+            self._watches.append(watching.Watch(model, prefix, watching.KINDS[log], log_freq, self._put_later, self._warn_once))
 
     def _number_of(self, model: Any) -> int:
         """The number of a watched model, or the first free one."""
@@ -399,11 +402,11 @@ class Run:
             self._attempt(watch.remove)
             self._watches.remove(watch)
 
-    def _put_histogram(self, name: str, histogram: Histogram) -> None:
+    def _put_later(self, name: str, value: Histogram | Table) -> None:
         log = self._log
         if log is not None and not self._is_over:
             with log.lock:
-                self._waiting[name] = histogram
+                self._waiting[name] = value
 
     # The end.
 

@@ -1,5 +1,6 @@
 // Colors of runs by their value in a column, and the legend of them.
 import { HUES, rampColor, styleAt } from "../chart/palette";
+import type { Legend } from "../chart/save";
 import { shownTheme } from "../settings";
 import type { Values } from "./values";
 
@@ -17,25 +18,31 @@ export function runColors({ values, labels, scale }: Values): string[] {
   });
 }
 
-/** Of any number of runs: a ramp, or the first labels. */
-export function ColorLegend({ column }: { column: Values }) {
-  const { labels, scale, title } = column;
+/** Of any number of runs. */
+export function legendOf({ labels, scale, title }: Values): Legend {
   const theme = shownTheme.value;
-  if (!labels)
+  if (!labels) return { title, ramp: Array.from({ length: STEPS }, (_, i) => rampColor(i / (STEPS - 1), theme)), ends: [scale.text(scale.low), scale.text(scale.high)], log: scale.log };
+  const names = labels.slice(0, Math.min(MAX_LABELS, HUES.light.length)).map((label, i) => ({ label, color: styleAt(i, theme).color }));
+  return { title, names, more: labels.length - names.length };
+}
+
+export function ColorLegend({ column }: { column: Values }) {
+  const legend = legendOf(column);
+  const { title } = legend;
+  if ("ramp" in legend)
     return (
-      <p class="row tiny soft color-ramp" role="img" aria-label={`Color: ${title} from ${scale.text(scale.low)} to ${scale.text(scale.high)}`}>
+      <p class="row tiny soft color-ramp" role="img" aria-label={`Color: ${title} from ${legend.ends[0]} to ${legend.ends[1]}`}>
         <span class="ellipsis" title={title}>{title}</span>
-        {scale.text(scale.low)}
-        <span class="ramp">{Array.from({ length: STEPS }, (_, i) => <i key={i} style={{ background: rampColor(i / (STEPS - 1), theme) }} />)}</span>
-        {scale.text(scale.high)}
-        {scale.log && <span class="dim">log</span>}
+        {legend.ends[0]}
+        <span class="ramp">{legend.ramp.map((color, i) => <i key={i} style={{ background: color }} />)}</span>
+        {legend.ends[1]}
+        {legend.log && <span class="dim">log</span>}
       </p>
     );
-  const shown = labels.slice(0, Math.min(MAX_LABELS, HUES.light.length));
   return (
     <ul class="row wrap tiny soft color-names" aria-label={`Color: ${title}`}>
-      {shown.map((label, i) => <li key={label} class="row"><i class="dot" style={{ background: styleAt(i, theme).color }} />{label}</li>)}
-      {labels.length > shown.length && <li class="dim">and {labels.length - shown.length} more</li>}
+      {legend.names.map(({ label, color }) => <li key={label} class="row"><i class="dot" style={{ background: color }} />{label}</li>)}
+      {legend.more > 0 && <li class="dim">and {legend.more} more</li>}
     </ul>
   );
 }

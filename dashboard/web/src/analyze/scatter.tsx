@@ -1,5 +1,6 @@
 // A scatter plot of any two columns, colored by a third; on request with the mean of the third in cells, or interpolated.
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { PointPainter } from "../chart/save";
 import { plural } from "../format";
 import { useWidth } from "../parts/size";
 import { shownTheme } from "../settings";
@@ -22,6 +23,8 @@ interface Props {
   /** Values of x and y that a line of steps connects, up to the right end. */
   line?: readonly (readonly [number, number])[];
   surface: SurfaceKind; better: "lower" | "higher" | null; height: number; onOpen: (run: number) => void;
+  /** Set to what draws the points again, for an image. */
+  painter?: { current: PointPainter | null };
 }
 
 /** Which surfaces can be drawn: the result must be a number, and contours need numbers on both axes. */
@@ -105,13 +108,16 @@ function Grid({ x, y, xAxis, yAxis, width, height }: GridProps) {
 interface LayerProps extends Props { points: readonly (readonly [number, number])[]; area: ReturnType<typeof areaOf> }
 
 /** The points and the surface, with the pointer. */
-function PointLayer({ points, area, surface, x, y, color, names, inside, tip, onOpen }: Omit<LayerProps, "surface"> & { surface: Surface | null }) {
+function PointLayer({ points, area, surface, x, y, color, names, inside, tip, onOpen, painter }: Omit<LayerProps, "surface"> & { surface: Surface | null }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const [hovered, setHovered] = useState<number | null>(null);
   const [place, setPlace] = useState<{ at: readonly [number, number]; index: number } | null>(null);
   const colors = useMemo(() => runColors(color), [color, shownTheme.value]);
   useLayoutEffect(() => {
-    if (area.width > 0) drawScatter(canvas.current!, { area, points, colors, inside, surface, color });
+    if (area.width === 0) return;
+    const drawing = { area, points, colors, inside, surface, color };
+    drawScatter(canvas.current!, drawing);
+    if (painter) painter.current = { host: canvas.current!.parentElement!, paint: (other, ratio) => drawScatter(other, drawing, ratio) };
   }, [points, colors, inside, surface, shownTheme.value]);
   const move = (event: PointerEvent) => {
     const box = canvas.current!.getBoundingClientRect();

@@ -21,8 +21,8 @@ export function areaOf(width: number, height: number): Area {
 
 export interface Drawing { area: Area; points: readonly (readonly [number, number])[]; colors: readonly string[]; inside: Uint8Array; surface: Surface | null; color: Values }
 
-export function drawScatter(canvas: HTMLCanvasElement, { area, points, colors, inside, surface, color }: Drawing) {
-  const ratio = Math.min(2, devicePixelRatio || 1);
+/** `ratio`: canvas pixels per pixel of the page. */
+export function drawScatter(canvas: HTMLCanvasElement, { area, points, colors, inside, surface, color }: Drawing, ratio = Math.min(2, devicePixelRatio || 1)) {
   canvas.width = Math.round(area.width * ratio);
   canvas.height = Math.round(area.height * ratio);
   const ctx = canvas.getContext("2d")!;

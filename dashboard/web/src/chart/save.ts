@@ -58,15 +58,92 @@ export function saveSvg(title: string, svg: string) {
 
 const PNG_SCALE = 2; // canvas pixels per CSS pixel
 
-/** Rasterizes an SVG chart at twice the resolution of the page. */
-export async function savePng(title: string, svg: string) {
+async function imageOf(svg: string): Promise<HTMLImageElement> {
   const image = new Image();
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
   await image.decode();
+  return image;
+}
+
+/** Rasterizes an SVG chart at twice the resolution of the page. */
+export async function savePng(title: string, svg: string) {
+  const image = await imageOf(svg);
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [PNG_SCALE * image.width, PNG_SCALE * image.height];
   const ctx = canvas.getContext("2d")!;
   ctx.drawImage(image, 0, 0, canvas.width, canvas.height);
+  saveCanvas(title, ctx);
+}
+
+const STYLES = ["fill", "stroke", "stroke-width", "stroke-linejoin", "paint-order", "font-family", "font-size", "font-weight"] as const;
+
+/** The text of an SVG in the page, with the styles that it has from style sheets. */
+function styledSvg(svg: SVGSVGElement): string {
+  const copy = svg.cloneNode(true) as SVGSVGElement;
+  const [from, to] = [svg, copy].map((root) => [...root.querySelectorAll("*")]);
+  from!.forEach((element, i) => {
+    const style = getComputedStyle(element);
+    for (const name of STYLES) to![i]!.setAttribute(name, style.getPropertyValue(name));
+  });
+  return new XMLSerializer().serializeToString(copy);
+}
+
+/** Draws the points of a plot, the element `host`, with `ratio` canvas pixels per pixel of the page. */
+export interface PointPainter { host: HTMLElement; paint: (canvas: HTMLCanvasElement, ratio: number) => void }
+
+/** Colors: a ramp with its ends, or the first names and how many more there are. */
+export type Legend = { title: string } & ({ ramp: string[]; ends: [string, string]; log: boolean } | { names: { label: string; color: string }[]; more: number });
+
+const LEGEND_ROW = 18;
+const LEGEND_RAMP = 120; // pixels of the page
+
+type LegendItem = { width: number; draw: (ctx: CanvasRenderingContext2D, x: number, y: number) => void };
+
+/** The parts of a legend, from left to right. */
+function legendItems(legend: Legend, measure: CanvasRenderingContext2D, unit: number): LegendItem[] {
+  const gap = 12 * unit;
+  const text = (content: string, space = gap): LegendItem => ({ width: measure.measureText(content).width + space, draw: (ctx, x, y) => ctx.fillText(content, x, y) });
+  const filled = (ctx: CanvasRenderingContext2D, color: string, path: () => void) => {
+    ctx.save();
+    ctx.fillStyle = color;
+    ctx.beginPath();
+    path();
+    ctx.fill();
+    ctx.restore();
+  };
+  if ("ramp" in legend) {
+    const part = (LEGEND_RAMP * unit) / legend.ramp.length;
+    const ramp: LegendItem = { width: LEGEND_RAMP * unit + gap / 2, draw: (ctx, x, y) => legend.ramp.forEach((color, i) => filled(ctx, color, () => ctx.rect(x + i * part, y - 4 * unit, Math.ceil(part), 8 * unit))) };
+    return [text(legend.title), text(legend.ends[0], gap / 2), ramp, text(legend.ends[1]), ...(legend.log ? [text("log")] : [])];
+  }
+  const names = legend.names.map(({ label, color }): LegendItem => {
+    const name = text(label);
+    return { width: 14 * unit + name.width, draw: (ctx, x, y) => { filled(ctx, color, () => ctx.arc(x + 4 * unit, y, 4 * unit, 0, 7)); name.draw(ctx, x + 14 * unit, y); } };
+  });
+  return [text(legend.title), ...names, ...(legend.more > 0 ? [text(`and ${legend.more} more`)] : [])];
+}
+
+/** Saves points, with the axes of their plot, an SVG if it has one, and the legend of their colors. */
+export async function savePointsPng(title: string, { host, paint }: PointPainter, legend: Legend | null) {
+  const unit = ratio();
+  const [width, height, axes] = [host.clientWidth, host.clientHeight, host.querySelector("svg")];
+  const points = document.createElement("canvas");
+  paint(points, unit);
+  const measure = document.createElement("canvas").getContext("2d")!;
+  measure.font = font(11);
+  // The rows of the legend.
+  let [x, row] = [MARGIN * unit, 0];
+  const placed = (legend ? legendItems(legend, measure, unit) : []).map((item) => {
+    if (x > MARGIN * unit && x + item.width > (width + MARGIN) * unit) [x, row] = [MARGIN * unit, row + 1];
+    const at = { item, x, row };
+    x += item.width;
+    return at;
+  });
+  const bottom = (HEAD + height + MARGIN) * unit;
+  const ctx = createPage(title, (width + 2 * MARGIN) * unit, bottom + (placed.length > 0 ? row + 1 : 0) * LEGEND_ROW * unit);
+  if (axes) ctx.drawImage(await imageOf(styledSvg(axes)), MARGIN * unit, HEAD * unit, width * unit, height * unit);
+  ctx.drawImage(points, MARGIN * unit, HEAD * unit, width * unit, height * unit);
+  for (const at of placed) at.item.draw(ctx, at.x, bottom + (at.row + 0.2) * LEGEND_ROW * unit);
   saveCanvas(title, ctx);
 }
 

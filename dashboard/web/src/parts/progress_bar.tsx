@@ -24,9 +24,14 @@ export function useProgress(run: RunProgress, now: number): ProgressEstimate {
 }
 
 export function ProgressBar({ progress, label }: { progress: Progress; label: string }) {
-  const percent = Math.round(1000 * progress.fraction) / 10;
+  return <Bar fraction={progress.fraction} label={label} text={`${progress.unit} ${Number(progress.done.toFixed(2)).toLocaleString("en-US")} of ${progress.total.toLocaleString("en-US")}`} />;
+}
+
+/** `fraction`: from 0 to 1; `text`: it in words. */
+export function Bar({ fraction, label, text }: { fraction: number; label: string; text: string }) {
+  const percent = Math.round(1000 * fraction) / 10;
   return (
-    <span class="progress" role="progressbar" aria-label={`Progress of ${label}`} aria-valuemin={0} aria-valuemax={100} aria-valuenow={percent} aria-valuetext={`${progress.unit} ${Number(progress.done.toFixed(2)).toLocaleString("en-US")} of ${progress.total.toLocaleString("en-US")}`}>
+    <span class="progress" role="progressbar" aria-label={`Progress of ${label}`} aria-valuemin={0} aria-valuemax={100} aria-valuenow={percent} aria-valuetext={text}>
       <i style={{ width: `${percent}%` }} />
     </span>
   );

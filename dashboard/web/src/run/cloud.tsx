@@ -1,6 +1,7 @@
 // Points in three dimensions, with equal scales: drag or use the arrow keys to rotate them.
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { PointTip } from "../analyze/scatter";
+import type { PointPainter } from "../chart/save";
 import { cssColor } from "../colors";
 import { useWidth } from "../parts/size";
 import { useUrlState } from "../router";
@@ -45,6 +46,8 @@ interface Props {
   tip: (point: number) => readonly (readonly [name: string, text: string])[];
   height: number;
   onOpen: (point: number) => void;
+  /** Set to what draws the points again, for an image. */
+  painter: { current: PointPainter | null };
 }
 
 /** The points around the center of their ranges, with the longest range from -0.5 to 0.5; and half of each range. */
@@ -62,7 +65,7 @@ export function rotated([x, y, z]: Point, { yaw, pitch }: Pick<View, "yaw" | "pi
   return [right, Math.sin(pitch) * ahead + Math.cos(pitch) * z, Math.cos(pitch) * ahead - Math.sin(pitch) * z];
 }
 
-export function Cloud({ name, label, axes, titles, colors, inside, names, tip, height, onOpen }: Props) {
+export function Cloud({ name, label, axes, titles, colors, inside, names, tip, height, onOpen, painter }: Props) {
   const host = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const width = useWidth(host);
@@ -81,7 +84,10 @@ export function Cloud({ name, label, axes, titles, colors, inside, names, tip, h
   };
   const places = useMemo(() => (width > 0 ? points.map(screen) : []), [points, view, width, height]);
   useLayoutEffect(() => {
-    if (width > 0) draw(canvas.current!, { width, height, places, colors, inside, frame: frameOf(half).map(([a, b]) => [screen(a), screen(b)]), names: namesOf(half).map((at, i) => [screen(at), titles[i]!]) });
+    if (width === 0) return;
+    const drawing: Drawing = { width, height, places, colors, inside, frame: frameOf(half).map(([a, b]) => [screen(a), screen(b)]), names: namesOf(half).map((at, i) => [screen(at), titles[i]!]) };
+    draw(canvas.current!, drawing, Math.min(2, devicePixelRatio || 1));
+    painter.current = { host: host.current!, paint: (other, ratio) => draw(other, drawing, ratio) };
   }, [places, colors, inside, titles, shownTheme.value]);
   const turn = useFrameSum(([yaw, pitch]) => setView((now) => ({ ...now, yaw: now.yaw + yaw, pitch: Math.max(-Math.PI / 2, Math.min(Math.PI / 2, now.pitch + pitch)) })));
   const zoom = (factor: number) => setView((now) => ({ ...now, zoom: Math.max(MIN_ZOOM, Math.min(MAX_ZOOM, now.zoom * factor)) }));
@@ -181,8 +187,8 @@ interface Drawing {
   names: readonly (readonly [Point, string])[];
 }
 
-function draw(canvas: HTMLCanvasElement, { width, height, places, colors, inside, frame, names }: Drawing) {
-  const ratio = Math.min(2, devicePixelRatio || 1);
+/** `ratio`: canvas pixels per pixel of the page. */
+function draw(canvas: HTMLCanvasElement, { width, height, places, colors, inside, frame, names }: Drawing, ratio: number) {
   [canvas.width, canvas.height] = [Math.round(width * ratio), Math.round(height * ratio)];
   const ctx = canvas.getContext("2d")!;
   ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -209,7 +215,7 @@ function draw(canvas: HTMLCanvasElement, { width, height, places, colors, inside
       ctx.fill();
     }
   ctx.globalAlpha = 1;
-  ctx.font = `11px ${getComputedStyle(canvas).fontFamily}`;
+  ctx.font = `11px ${getComputedStyle(document.body).fontFamily}`;
   ctx.fillStyle = cssColor("--ink-2");
   ctx.textAlign = "center";
   for (const [[px, py], name] of names) ctx.fillText(name, px, py);

@@ -78,10 +78,16 @@ function centeredOf(rows: number, width: number, values: Float32Array): { center
   return { centered, total: centered.reduce((sum, value) => sum + value * value, 0) };
 }
 
+/** Pseudo-random numbers from 0 to 1, without 1, the same for each seed. */
+export function uniformNumbers(seed: number): () => number {
+  let state = seed;
+  return () => (state = (Math.imul(state, 1664525) + 1013904223) >>> 0) / 2 ** 32;
+}
+
 /** Orthonormal directions, the same each time. */
 function startBasis(count: number, width: number): Float64Array[] {
-  let state = 12345;
-  const next = () => (state = (Math.imul(state, 1664525) + 1013904223) >>> 0) / 2 ** 32 - 0.5;
+  const random = uniformNumbers(12345);
+  const next = () => random() - 0.5;
   return orthonormal(Array.from({ length: count }, () => Float64Array.from({ length: width }, next)));
 }
 

@@ -1,10 +1,10 @@
 // The rows of a table with vectors or with points as a map or in three dimensions; similar vectors are near each other.
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import { ColorLegend, runColors } from "../analyze/run_colors";
+import { ColorLegend, legendOf, runColors } from "../analyze/run_colors";
 import { Scatter } from "../analyze/scatter";
 import { linearValues, type Values, valuesOf } from "../analyze/values";
-import { saveRows } from "../chart/save";
+import { type PointPainter, savePointsPng, saveRows } from "../chart/save";
 import type { TablePage } from "../data/source";
 import { number, plain, plural } from "../format";
 import { Icon } from "../parts/icons";
@@ -15,7 +15,7 @@ import { Cloud } from "./cloud";
 import { SaveButtons } from "./media_parts";
 import { isNumeric, pointsOf, type Projection, principalComponents, vectorColumns, type Vectors, vectorsOf } from "./projection";
 
-const HEIGHT = 420;
+export const HEIGHT = 420;
 const MAX_COLORS = 20;
 const MAX_TIP_ROWS = 6;
 
@@ -64,12 +64,12 @@ function colorColumns({ columns, rows }: TablePage, axes: readonly string[]): { 
     .sort((a, b) => Number(a.size < 2) - Number(b.size < 2) || a.size - b.size);
 }
 
-/** How tables with vectors or points are shown. A map of vectors is of their principal components (PCA). */
-export const POINT_VIEWS = { map: "Map", space: "3-D", table: "Table" } as const;
+/** How tables with vectors or points are shown. A map of vectors is of their principal components (PCA); UMAP is for vectors only. */
+export const POINT_VIEWS = { map: "Map", umap: "UMAP", space: "3-D", table: "Table" } as const;
 export type PointView = keyof typeof POINT_VIEWS;
 export const pointViewTitle = (view: PointView, isOfComponents: boolean) => (view === "map" && isOfComponents ? "PCA map" : POINT_VIEWS[view]);
 
-interface MapProps { table: TablePage; name: string; view: Exclude<PointView, "table"> }
+interface MapProps { table: TablePage; name: string; view: "map" | "space" }
 
 /** A table with points: their coordinates are the axes. */
 export function PointMap({ table, name, view }: MapProps) {
@@ -106,7 +106,7 @@ export function VectorMap({ table, name, view }: MapProps) {
   );
 }
 
-function Choice({ label, value, options, onChange }: { label: string; value: string; options: readonly (string | readonly [value: string, text: string])[]; onChange: (value: string) => void }) {
+export function Choice({ label, value, options, onChange }: { label: string; value: string; options: readonly (string | readonly [value: string, text: string])[]; onChange: (value: string) => void }) {
   return (
     <label class="row small soft">{label}
       <select class="field mini" aria-label={label} value={value} onChange={(event) => onChange(event.currentTarget.value)}>
@@ -120,7 +120,7 @@ function Choice({ label, value, options, onChange }: { label: string; value: str
 interface PointsProps { table: TablePage; name: string; axisColumns: readonly string[]; kept: readonly number[]; projection: Projection; components: readonly string[]; view: MapProps["view"]; choice: ComponentChildren }
 
 /** The points, their colors, a search, and the row of the point that was clicked. */
-function Points({ table, name, axisColumns, kept, projection: { scores, shares }, components, view, choice }: PointsProps) {
+export function Points({ table, name, axisColumns, kept, projection: { scores, shares }, components, view, choice }: PointsProps) {
   const [axesText, setAxesText] = useUrlState(`axes.${name}`);
   const chosenAxes = /^\d-\d$/.test(axesText) ? axesText.split("-").map((k) => Number(k) - 1) as [number, number] : [0, 1] as const;
   const [across, up] = Math.max(...chosenAxes) < components.length && Math.min(...chosenAxes) >= 0 ? chosenAxes : [0, 1];
@@ -145,8 +145,10 @@ function Points({ table, name, axisColumns, kept, projection: { scores, shares }
   }, [table, kept, search]);
   const cellsOf = (point: number) => others.map(([title, i]) => [title, typeof table.rows[kept[point]!]![i] === "number" ? number(table.rows[kept[point]!]![i] as number, 6) : textOf(table.rows[kept[point]!]![i])] as const);
   const csv = () => saveRows(name, [...others.map(([title]) => title), ...(axisColumns.length > 0 ? components : [])], kept.map((row, point) => [...others.map(([, i]) => textOf(table.rows[row]![i])), ...(axisColumns.length > 0 ? scores.map((score) => score[point]!) : [])]));
+  const painter = useRef<PointPainter | null>(null);
+  const png = () => void savePointsPng(name, painter.current!, colored === undefined ? null : legendOf(color));
   const options = components.map((title, k) => [String(k), title] as const);
-  const look = { inside, names: kept.map((row) => `row ${row + 1}`), tip: (point: number) => cellsOf(point).slice(0, MAX_TIP_ROWS), height: HEIGHT, onOpen: (point: number) => setOpened(String(kept[point]! + 1)) };
+  const look = { painter, inside, names: kept.map((row) => `row ${row + 1}`), tip: (point: number) => cellsOf(point).slice(0, MAX_TIP_ROWS), height: HEIGHT, onOpen: (point: number) => setOpened(String(kept[point]! + 1)) };
   const space = useMemo(() => ({ axes: [scores[0]!, scores[1]!, scores[2]!] as const, titles: [components[0]!, components[1]!, components[2]!] as const }), [scores]);
   const pointColors = useMemo(() => runColors(color), [color, shownTheme.value]);
   return (
@@ -159,7 +161,7 @@ function Points({ table, name, axisColumns, kept, projection: { scores, shares }
         <div class="searchfield"><Icon name="search" /><input class="field mini" type="search" aria-label={`Find rows of ${name}`} placeholder="Find rows" value={search} onInput={(event) => setSearch(event.currentTarget.value)} /></div>
         <span class="small soft" role="status">{search && `${inside.reduce((sum, one) => sum + one, 0).toLocaleString("en-US")} of ${plural(kept.length, "row")}`}</span>
         <span class="spread" />
-        <SaveButtons name={name} csv={csv} />
+        <SaveButtons name={name} png={png} csv={csv} />
       </div>
       {view === "space"
         ? <Cloud name={name} {...look} {...space} colors={pointColors} label={`${plural(kept.length, "point")} of ${name} in three dimensions: ${components.slice(0, 3).join(", ")}${colored === undefined ? "" : `; colored by ${colored}`}`} />

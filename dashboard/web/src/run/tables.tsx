@@ -8,8 +8,11 @@ import { source, useAsync, useDebounced } from "../store";
 import { isCurve, isScored } from "./classifier_curves";
 import { Confusion, LoggedCurves, saveConfusion, Scored, SCORE_VIEWS, type ScoreView } from "./classifier_views";
 import { SaveButtons, StepSlider } from "./media_parts";
+import { hasCalls } from "./module_calls";
+import { GRAPH_VIEWS, ModuleGraph } from "./module_graph";
 import { hasPoints, vectorColumns } from "./projection";
 import { PointMap, POINT_VIEWS, type PointView, pointViewTitle, VectorMap } from "./projection_view";
+import { UmapMap } from "./umap_view";
 
 const PAGE = 200;
 /** A step is loaded when the slider has rested on it. */
@@ -30,6 +33,9 @@ function shownView(): ScoreView {
   return Object.hasOwn(SCORE_VIEWS, view) ? (view as ScoreView) : "roc";
 }
 
+/** Whether a view suits a table: UMAP needs vectors that are not coordinates, and a worker, which a report does not have. */
+const suits = (view: PointView, ofComponents: boolean) => view !== "umap" || (ofComponents && source().live && typeof Worker !== "undefined");
+
 /** How tables with vectors or points are shown; null: not chosen. */
 function chosenPointView(): PointView | null {
   const view = route.value.query.get("points") ?? "";
@@ -47,8 +53,8 @@ async function loadAllRows(run: string, name: string, page: TablePage, most = In
   return { ...page, rows };
 }
 
-/** The rows that are shown. They have labels and scores, or are points, given by their vectors or their coordinates. */
-interface Shown { table: TablePage; scored: boolean; points: "vectors" | "coordinates" | null; ofComponents: boolean }
+/** The rows that are shown. They have labels and scores, or are points, given by their vectors or their coordinates. `isPage`: there are more. */
+interface Shown { table: TablePage; isPage: boolean; scored: boolean; points: "vectors" | "coordinates" | null; ofComponents: boolean }
 
 export function Tables({ run, media }: { run: Run; media: Media }) {
   // The record of the chosen step, as its place in the log: steps of several ranks can be equal.
@@ -61,21 +67,25 @@ export function Tables({ run, media }: { run: Run; media: Media }) {
   const chosen = shownView();
   const isTable = chosen === "table";
   const pointView = chosenPointView();
+  const graphView = route.value.query.get("graph") === "table" ? "table" : "graph";
   const { value, error } = useAsync<Shown>(async () => {
     const page = await source().table(run.id, media.name, loadedAt, offset, PAGE);
     // The first rows decide, also if later ones do not fit: the views name the mistake.
     const first = offset > 0 ? await source().table(run.id, media.name, page.at, 0, PAGE) : page;
     const scored = isScored(first);
     const points = scored || isDrawn(first) ? null : hasVectors(first) ? "vectors" : hasPoints(first.columns, first.rows) ? "coordinates" : null;
-    const whole = isDrawn(page) || (scored && !isTable) || (points && pointView !== "table");
-    return { scored, points, ofComponents: points === "vectors" && hasComponents(first), table: whole && page.rows.length < page.num_rows ? await loadAllRows(run.id, media.name, page, MAX_DRAWN_ROWS) : page };
-  }, [run.id, media.name, media.count, loadedAt, offset, isTable, pointView === "table"]);
+    const whole = isDrawn(page) || (scored && !isTable) || (points && pointView !== "table") || (hasCalls(page.columns) && graphView === "graph");
+    return { scored, points, ofComponents: points === "vectors" && hasComponents(first), isPage: !whole && page.rows.length < page.num_rows, table: whole && page.rows.length < page.num_rows ? await loadAllRows(run.id, media.name, page, MAX_DRAWN_ROWS) : page };
+  }, [run.id, media.name, media.count, loadedAt, offset, isTable, pointView === "table", graphView]);
   if (!value) return <p class="soft small" role="alert">{error?.message}</p>;
-  const { table, scored, points, ofComponents } = value;
-  const shownPoints = points && (pointView ?? (points === "vectors" ? "map" : "space"));
+  const { table, isPage, scored, points, ofComponents } = value;
+  const usualPoints = points === "vectors" ? "map" : "space";
+  const chosenPoints = pointView && suits(pointView, ofComponents) ? pointView : usualPoints;
+  const shownPoints = points && (isPage ? "table" : chosenPoints); // until all rows are loaded, the table stays
   const versions = [...table.versions].sort((a, b) => a.step - b.step);
   const view = scored ? chosen : null;
-  const drawn = isDrawn(table) || (view !== null && view !== "table") || (shownPoints !== null && shownPoints !== "table");
+  const isGraph = hasCalls(table.columns) && graphView === "graph" && !isPage;
+  const drawn = isDrawn(table) || isGraph || (view !== null && view !== "table") || (shownPoints !== null && shownPoints !== "table");
   const left = (table.left_out ?? 0) + (drawn ? table.num_rows - table.rows.length : 0);
   const png = () => (isConfusion(table) ? saveConfusion(media.name, table) : saveTablePng(media.name, table.columns, table.rows.map((row) => row.map((value, k) => ({ text: formatCell(value, table.columns[k]!), number: typeof value === "number" })))));
   const csv = () => void loadAllRows(run.id, media.name, table).then((all) => saveRows(media.name, all.columns, all.rows.map((row) => row.map(csvValue))), (error: Error) => toast(error.message, true));
@@ -84,11 +94,13 @@ export function Tables({ run, media }: { run: Run; media: Media }) {
       <div class="row wrap">
         <StepSlider steps={versions.map((v) => v.step)} at={Math.max(0, versions.findIndex((v) => v.at === (at ?? table.at)))} onChange={(i) => { setAt(i === versions.length - 1 ? "" : String(versions[i]!.at)); setOffset(0); }} name={media.name} />
         {view && <div class="segmented" role="group" aria-label={`${media.name} as`}>{Object.entries(SCORE_VIEWS).map(([key, label]) => <button type="button" key={key} aria-pressed={view === key} onClick={() => { setOffset(0); setQuery({ scores: key === "roc" ? null : key }); }}>{label}</button>)}</div>}
-        {points && <div class="segmented" role="group" aria-label={`${media.name} as`}>{(Object.keys(POINT_VIEWS) as PointView[]).map((key) => <button type="button" key={key} aria-pressed={shownPoints === key} onClick={() => { setOffset(0); setQuery({ points: key }); }}>{pointViewTitle(key, ofComponents)}</button>)}</div>}
+        {points && <div class="segmented" role="group" aria-label={`${media.name} as`}>{(Object.keys(POINT_VIEWS) as PointView[]).filter((key) => suits(key, ofComponents)).map((key) => <button type="button" key={key} aria-pressed={chosenPoints === key} onClick={() => { setOffset(0); setQuery({ points: key }); }}>{pointViewTitle(key, ofComponents)}</button>)}</div>}
+        {hasCalls(table.columns) && <div class="segmented" role="group" aria-label={`${media.name} as`}>{Object.entries(GRAPH_VIEWS).map(([key, label]) => <button type="button" key={key} aria-pressed={graphView === key} onClick={() => { setOffset(0); setQuery({ graph: key === "graph" ? null : key }); }}>{label}</button>)}</div>}
         <span class="spread" />
+        {isGraph && <SaveButtons name={media.name} csv={csv} />}
         {(isConfusion(table) || !drawn) && <SaveButtons name={media.name} png={png} csv={csv} />}
       </div>
-      {isConfusion(table) ? <Confusion name={media.name} table={table} /> : isCurve(table) ? <LoggedCurves table={table} name={media.name} /> : view && view !== "table" ? <Scored table={table} name={media.name} view={view} /> : shownPoints && shownPoints !== "table" ? (points === "vectors" ? <VectorMap name={media.name} table={table} view={shownPoints} /> : <PointMap name={media.name} table={table} view={shownPoints} />) : <PlainTable name={media.name} table={table} />}
+      {isConfusion(table) ? <Confusion name={media.name} table={table} /> : isCurve(table) ? <LoggedCurves table={table} name={media.name} /> : isGraph ? <ModuleGraph table={table} name={media.name} /> : view && view !== "table" ? <Scored table={table} name={media.name} view={view} /> : shownPoints && shownPoints !== "table" ? (shownPoints === "umap" ? <UmapMap key={run.id} name={media.name} table={table} record={`${run.id} ${media.name} ${table.at}`} /> : points === "vectors" ? <VectorMap name={media.name} table={table} view={shownPoints} /> : <PointMap name={media.name} table={table} view={shownPoints} />) : <PlainTable name={media.name} table={table} />}
       {left > 0 && drawn && <p class="notice">Rests on the first {plural(table.rows.length, "row")} of {(table.rows.length + left).toLocaleString("en-US")}.</p>}
       {!drawn && table.num_rows > table.rows.length && (
         <div class="row small"><button type="button" class="button mini" disabled={offset === 0} onClick={() => setOffset(Math.max(0, offset - PAGE))}>Previous</button><span class="dim">{offset + 1} – {offset + table.rows.length} of {table.num_rows.toLocaleString("en-US")}</span><button type="button" class="button mini" disabled={offset + table.rows.length >= table.num_rows} onClick={() => setOffset(offset + PAGE)}>Next</button></div>

@@ -109,8 +109,9 @@ def start(command, hosts, directory):
 
 
 def measure_once(command, seconds, every, rng, directory):
-    """Returns {"steps", "faults", "seconds"}; `every` None: undisturbed."""
+    """Returns {"steps", "kills", "seconds"}; `every` None: undisturbed."""
     network = Network(2)
+    network.write_hosts_files(pathlib.Path(directory))  # torchrun resolves the name of its own host
     launchers = start(command, network.hosts, directory)
     try:
         def has_begun():
@@ -119,7 +120,7 @@ def measure_once(command, seconds, every, rng, directory):
             return num_steps(directory) > 0
 
         measuring.wait_until("the first checkpoint", has_begun, restart.PATIENCE_S)
-        first, begin, faults = num_steps(directory), time.monotonic(), 0
+        first, begin, kills = num_steps(directory), time.monotonic(), 0
         next_fault = begin + (every or 2 * seconds)
         while (now := time.monotonic()) < begin + seconds and any(launcher.poll() is None for launcher in launchers):
             if now < next_fault:
@@ -129,9 +130,9 @@ def measure_once(command, seconds, every, rng, directory):
             ranks = ranks_in(network.hosts, directory)
             if ranks:  # otherwise all of them are being started
                 os.kill(rng.choice(ranks), signal.SIGKILL)
-                faults += 1
+                kills += 1
         lasted = time.monotonic() - begin
-        return {"steps": num_steps(directory) - first, "faults": faults, "seconds": round(lasted, 1)}
+        return {"steps": num_steps(directory) - first, "kills": kills, "seconds": round(lasted, 1)}
     finally:
         network.close()
         for launcher in launchers:
@@ -148,7 +149,7 @@ def measure(name, arguments):
                 text = pathlib.Path(directory, "errors").read_text()[-2000:]
                 print(f"{name}, {which}: ended after {counts[which]['seconds']} s\n{text}", file=sys.stderr)
     goodput = counts["faults"]["steps"] / max(counts["undisturbed"]["steps"], 1)
-    return {**{f"{key}_{which}": value for which, row in counts.items() for key, value in row.items()}, "goodput": round(goodput, 3)}
+    return {**counts, "goodput": round(goodput, 3)}
 
 
 def main():

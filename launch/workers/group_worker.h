@@ -9,16 +9,15 @@
 
 #include "core/system/child_process.h"
 #include "core/system/progress_page.h"
-#include "launch/rendezvous/restart_policy.h"
 #include "launch/report/error_file.h"
-#include "launch/workers/worker_group.h"
+#include "launch/workers/restart_policy.h"
 #include "launch/workers/worker_output.h"
 
 namespace lockstep::launch {
 
-struct WorkerGroup::Worker {
-  Worker(int rank_, int local_rank_, std::filesystem::path directory_, Console* out_console,
-         Console* err_console, WorkerOutput::IsHidden hides_error, RestartPolicy restarts_)
+struct GroupWorker {
+  GroupWorker(int rank_, int local_rank_, std::filesystem::path directory_, Console* out_console,
+              Console* err_console, WorkerOutput::IsHidden hides_error, RestartPolicy restarts_)
       : rank(rank_),
         local_rank(local_rank_),
         directory(std::move(directory_)),

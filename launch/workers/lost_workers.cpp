@@ -7,6 +7,7 @@
 #include "launch/protocol/master_socket.h"
 #include "launch/workers/console.h"
 #include "launch/workers/group_worker.h"
+#include "launch/workers/worker_group.h"
 #include "lockstep/error.h"
 
 namespace lockstep::launch {

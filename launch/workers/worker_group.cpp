@@ -44,7 +44,7 @@ std::optional<std::chrono::milliseconds> time_for_others(const ProcessExit& exit
 
 }  // namespace
 
-FileDescriptor WorkerGroup::Worker::try_to_share_memory() {
+FileDescriptor GroupWorker::try_to_share_memory() {
   try {
     return ProgressPage::make_shared_memory();
   } catch (const Error&) {

@@ -20,6 +20,7 @@ namespace lockstep::launch {
 
 class Console;
 class RestartPolicy;
+struct GroupWorker;
 struct MasterSocket;
 
 // Where the workers' output is shown.
@@ -79,7 +80,7 @@ class WorkerGroup {
   LaunchReport finish();
 
  private:
-  struct Worker;
+  using Worker = GroupWorker;
   using Clock = PollSet::Clock;
 
   int num_workers() const { return options_.num_workers + options_.num_spares; }

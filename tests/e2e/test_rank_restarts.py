@@ -30,7 +30,7 @@ def start(job, options=(), shard="none"):
     return started
 
 
-def go_on_until(is_true, job, started, step):
+def train_until(is_true, job, started, step):
     """Two steps at a time, after which the ranks wait; returns after how many they do now."""
     while not is_true():
         step += 2
@@ -63,7 +63,7 @@ def test_a_rank_is_killed_again_and_again(job, tmp_path_factory, shard):
         before = set(trainers_of(job))
         os.kill(victims[count - 1], signal.SIGKILL)
         joined = "lockstep: 1 rank joined: continuing with 2 ranks\n"
-        step = go_on_until(lambda: said(job).count(joined) == count, job, started, step)
+        step = train_until(lambda: said(job).count(joined) == count, job, started, step)
         (new,) = set(trainers_of(job)) - before
         victims.append(new)
     stop(job, started, tmp_path_factory, shard)
@@ -107,7 +107,7 @@ def test_spares_are_refilled(job, tmp_path_factory):
         wait_until(lambda: said(job).count("lockstep: a spare is ready\n") == rank + 1, TIMEOUT_S, "the spare")
         assert len(trainers_of(job)) == 3
         os.kill(ranks_of(job)[rank], signal.SIGKILL)
-        step = go_on_until(lambda: said(job).count("continuing with 2 ranks\n") == rank + 1, job, started, step)
+        step = train_until(lambda: said(job).count("continuing with 2 ranks\n") == rank + 1, job, started, step)
     wait_until(lambda: said(job).count("lockstep: a spare is ready\n") == 3, TIMEOUT_S, "the spare")
     stop(job, started, tmp_path_factory)
     assert sizes(job) == [(2, 2), (2, 2)]
@@ -122,10 +122,10 @@ def test_some_are_not_started_again(job, tmp_path_factory, fault):
     victim, step = before[1], FIRST
     if fault == "killed too often":
         os.kill(victim, signal.SIGKILL)
-        step = go_on_until(lambda: "lockstep: 1 rank joined: continuing with 2 ranks\n" in said(job), job, started, step)
+        step = train_until(lambda: "lockstep: 1 rank joined: continuing with 2 ranks\n" in said(job), job, started, step)
         (victim,) = set(trainers_of(job)) - {before[0]}
     os.kill(victim, signal.SIGTERM if fault == "SIGTERM" else signal.SIGKILL)
-    go_on_until(lambda: "continuing with 1 rank\n" in said(job).rpartition("joined")[2], job, started, step)
+    train_until(lambda: "continuing with 1 rank\n" in said(job).rpartition("joined")[2], job, started, step)
     stop(job, started, tmp_path_factory)
     logs = sorted(path.name for path in (job.only_run() / "logs" / "attempt_0").iterdir())
     if fault == "SIGTERM":

@@ -48,7 +48,7 @@ def torchrun(number, hosts, directory):
     words = restart.torchrun_command(directory)
     at = words.index("--standalone")
     words[at : at + 1] = ["--nnodes", len(hosts), "--rdzv-backend", "c10d", "--rdzv-id", "goodput", "--rdzv-endpoint", f"{hosts[0].address}:{PORT}",
-                          "--local-addr", hosts[number].address]
+                          "--rdzv-conf", f"is_host={int(number == 0)}", "--local-addr", hosts[number].address]
     words[words.index("--nproc-per-node") + 1] = RANKS // len(hosts)
     words[words.index("--max-restarts") + 1] = MANY
     return words

@@ -171,7 +171,8 @@ def main():
     arguments = parser.parse_args()
     about = {"what": "runs of 4,000 steps with random kills, drains and stalls; sha256 of weights and optimizer state against an undisturbed run",
              "machine": measuring.machine(SOURCE), "commit": measuring.commit(),
-             "command": f"bench/fault_schedules.py --schedules {arguments.schedules} --seed {arguments.seed} --first {arguments.first}"}
+             "command": f"bench/fault_schedules.py --schedules {arguments.schedules} --seed {arguments.seed} --first {arguments.first}"
+                        f" --rank-restarts {arguments.rank_restarts}"}
 
     def write(result):
         if arguments.out:

@@ -111,7 +111,7 @@ def start(command, hosts, directory):
 def measure_once(command, seconds, every, rng, directory):
     """Returns {"steps", "kills", "seconds"}; `every` None: undisturbed."""
     network = Network(2)
-    network.write_hosts_files(pathlib.Path(directory))  # torchrun resolves the name of its own host
+    network.write_hosts_files(pathlib.Path(directory))  # torchrun resolves the name of the host
     launchers = start(command, network.hosts, directory)
     try:
         def has_begun():

@@ -1,7 +1,7 @@
 """Random schedules of kills, drains and stalls on one host, with --on-rank-loss continue: each run must end with the weights and the
 optimizer state, bit for bit, of an undisturbed run.
 
-    .venv/bin/python bench/fault_schedules.py [--schedules 200] [--seed 1] [--first 0] [--out bench/results/fault_schedules.json]
+    .venv/bin/python bench/fault_schedules.py [--schedules 200] [--seed 1] [--first 0] [--rank-restarts 0] [--out bench/results/fault_schedules.json]
 
 A schedule depends only on the seed and its number: the number of ranks and spares, what is sharded, and 1 to 6 faults at random times,
 some of them at the same time:
@@ -114,9 +114,9 @@ def checksums(directory):
     return {name: hashlib.sha256((run / "checkpoints" / str(STEPS) / f"{name}.safetensors").read_bytes()).hexdigest() for name in ("model", "optimizer")}
 
 
-def run_schedule(schedule, directory):
+def run_schedule(schedule, restarts, directory):
     """Returns the checksums and the counts of faults; raises RuntimeError."""
-    options = ["--on-rank-loss", "continue", *(["--spares", schedule["spares"]] if schedule["spares"] else [])]
+    options = ["--on-rank-loss", "continue", "--rank-restarts", restarts, *(["--spares", schedule["spares"]] if schedule["spares"] else [])]
     words = command(directory, schedule["ranks"], options, schedule["shard"])
     with open(f"{directory}/output", "w") as output:
         process = subprocess.Popen(words, cwd=directory, stdout=output, stderr=output, env=measuring.environment(directory, OMP_NUM_THREADS="1"),
@@ -145,7 +145,7 @@ def measure(arguments, write):
         schedule = schedule_of(arguments.seed, number)
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
             try:
-                found, counts, regrouped = run_schedule(schedule, directory)
+                found, counts, regrouped = run_schedule(schedule, arguments.rank_restarts, directory)
             except (RuntimeError, OSError, ValueError) as error:
                 failed.append(number)
                 print(f"schedule {number} {json.dumps(schedule)}: {error}", file=sys.stderr)
@@ -166,11 +166,13 @@ def main():
     parser.add_argument("--schedules", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="number of the first schedule")
+    parser.add_argument("--rank-restarts", type=int, default=0, help="of `lockstep launch`: killed ranks are started again and join")
     parser.add_argument("--out", type=pathlib.Path, help="also write the result as JSON, after each schedule")
     arguments = parser.parse_args()
     about = {"what": "runs of 4,000 steps with random kills, drains and stalls; sha256 of weights and optimizer state against an undisturbed run",
              "machine": measuring.machine(SOURCE), "commit": measuring.commit(),
-             "command": f"bench/fault_schedules.py --schedules {arguments.schedules} --seed {arguments.seed} --first {arguments.first}"}
+             "command": f"bench/fault_schedules.py --schedules {arguments.schedules} --seed {arguments.seed} --first {arguments.first}"
+                        f" --rank-restarts {arguments.rank_restarts}"}
 
     def write(result):
         if arguments.out:

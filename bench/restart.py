@@ -39,7 +39,7 @@ def lockstep_command(directory, options=("--max-restarts", 1), settings=()):
 
 
 def continue_command(directory, spares=0, shard="none"):
-    options = ["--on-rank-loss", "continue", "--spares", spares]
+    options = ["--on-rank-loss", "continue", "--rank-restarts", 0, "--spares", spares]
     return lockstep_command(directory, options, ["distributed.virtual_shards=2", f"distributed.shard={shard}"])
 
 

@@ -263,6 +263,11 @@ LaunchArguments read_arguments(const LaunchValues& values) {
     throw config_error("--on-rank-loss " + on_loss + ": expected 'restart' or 'continue'");
   arguments.continues_on_loss = on_loss == "continue";
   arguments.num_spares = values.number("spares", 0, 1024);
+  const int rank_restarts = values.number("rank-restarts", 0, 1'000'000);
+  if (arguments.continues_on_loss)
+    arguments.rank_restarts = rank_restarts;
+  else if (values.has("rank-restarts") && rank_restarts > 0)
+    throw config_error("--rank-restarts has no effect without --on-rank-loss continue");
   arguments.monitor_interval = values.duration("monitor-interval");
   arguments.log_dir = values.given("log-dir");
   arguments.run_id = values.given("run-id");

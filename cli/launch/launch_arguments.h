@@ -20,7 +20,7 @@ struct LaunchArguments {
   int max_restarts = 0;
   std::chrono::milliseconds restart_window{}, restart_delay{};
   bool continues_on_loss = false;  // --on-rank-loss continue
-  int num_spares = 0;
+  int num_spares = 0, rank_restarts = 0;
   std::chrono::milliseconds monitor_interval{};
   std::optional<std::string> log_dir, run_id, resume, program;
   std::optional<std::string> predict;   // train nothing, predict into this file

@@ -188,6 +188,7 @@ launch::LaunchOptions make_options(const LaunchArguments& arguments, const RunLo
   options.restart_delay = arguments.restart_delay;
   options.continues_on_loss = arguments.continues_on_loss;
   options.num_spares = arguments.num_spares;
+  options.rank_restarts = arguments.rank_restarts;
   options.monitor_interval = arguments.monitor_interval;
   options.tee = arguments.tee;
   options.stop_grace = arguments.stop_grace;

@@ -21,6 +21,10 @@ void add_worker_options(cxxopts::Options& options) {
   add("on-rank-loss,on_rank_loss",
       "when a rank is killed: restart all ranks (see --max-restarts), or continue without it",
       default_text("restart"), "POLICY");
+  add("rank-restarts,rank_restarts",
+      "with --on-rank-loss continue: how often each killed rank is started again, to join the "
+      "others",
+      default_text("3"), "N");
   add("spares", "additional processes that take the places of lost ranks", default_text("0"), "N");
   add("stop-grace,stop_grace", "time from SIGTERM to SIGKILL, such as 10s", default_text("30 s"),
       "TIME");

@@ -20,15 +20,18 @@ namespace fs = std::filesystem;
 constexpr size_t kMaxLineLength = 64u << 10, kReadBytes = 1u << 20, kMaxSearchedBytes = 64u << 20;
 
 void add_files(const fs::path& dir, int node, std::vector<ConsoleStream>& streams) {
-  for (const auto& [path, attempt, local_rank, num_ranks, is_error] : tracking::rank_outputs(dir)) {
+  for (const auto& output : tracking::rank_outputs(dir)) {
+    const auto& [path, attempt, local_rank, start, num_ranks, is_error] = output;
     struct stat info {};
     if (::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
     streams.push_back(
-        {.name = fmt::format("{}-{}-{}-{}", attempt, node, local_rank, is_error ? "err" : "out"),
+        {.name = fmt::format("{}-{}-{}{}-{}", attempt, node, local_rank,
+                             start > 0 ? fmt::format(".{}", start) : "", is_error ? "err" : "out"),
          .path = path,
          .attempt = attempt,
          .node = node,
          .local_rank = local_rank,
+         .start = start,
          .rank = node * num_ranks + local_rank,
          .is_error = is_error,
          .bytes = static_cast<uint64_t>(info.st_size),

@@ -14,11 +14,11 @@
 namespace lockstep::dashboard {
 
 struct ConsoleStream {
-  std::string name;  // "1-0-3-err": attempt, node, local rank, stdout or stderr; "node-1-3-err":
-                     // source, rank, stdout or stderr
+  std::string name;  // "1-0-3-err": attempt, node, local rank, stdout or stderr; "1-0-3.1-err": of
+                     // its second start; "node-1-3-err": source, rank, stdout or stderr
   std::filesystem::path path;                                // empty if from an event log
   std::shared_ptr<const catalog::RecordedConsole> recorded;  // nullptr if from a file
-  int attempt = 0, node = 0, local_rank = 0;
+  int attempt = 0, node = 0, local_rank = 0, start = 0;
   int rank = 0;
   bool is_error = false;
   uint64_t bytes = 0;

@@ -189,6 +189,7 @@ Json console_json(const catalog::RunLogs& logs) {
                     {"attempt", stream.attempt},
                     {"node", stream.node},
                     {"local_rank", stream.local_rank},
+                    {"start", stream.start},
                     {"rank", stream.rank},
                     {"kind", stream.is_error ? "stderr" : "stdout"},
                     {"path", path_json(stream, logs.run_dir())},

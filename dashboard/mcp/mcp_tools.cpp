@@ -267,7 +267,7 @@ Json read_log(Dashboard& dashboard, const ReadLog& arguments) {
     const auto attempt = stream["attempt"].get<int64_t>();
     if (stream["rank"] == arguments.printer && stream["kind"] == name_of(arguments.stream) &&
         attempt == arguments.attempt.value_or(attempt) &&
-        (chosen.is_null() || chosen["attempt"].get<int64_t>() < attempt))
+        (chosen.is_null() || chosen["attempt"].get<int64_t>() <= attempt))
       chosen = stream;
   }
   if (ranks.empty())

@@ -19,6 +19,8 @@ void verify(const LaunchOptions& options) {
           fmt::format("{} workers on a node: expected 1 to {}", options.num_workers, kMaxWorkers));
   require(options.max_restarts >= 0,
           fmt::format("{} restarts: expected at least 0", options.max_restarts));
+  require(options.rank_restarts >= 0,
+          fmt::format("{} restarts of a rank: expected at least 0", options.rank_restarts));
   require(options.num_spares >= 0 && options.num_workers + options.num_spares <= kMaxWorkers,
           fmt::format(
               "--spares {}: expected at least 0, and at most {} workers together with the ranks",

@@ -40,6 +40,9 @@ struct LaunchOptions {
   // how many more are started that wait to take its place.
   bool continues_on_loss = false;
   int num_spares = 0;
+  // How often each worker that is killed then is started again, as a spare, in an attempt (within
+  // restart_window), if it had taken part in a step.
+  int rank_restarts = 0;
   // LOCKSTEP_RUN_ID of the workers; empty: not set. With several nodes, the coordinator's value
   // applies to all.
   std::string run_id;

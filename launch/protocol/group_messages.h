@@ -77,13 +77,15 @@ GroupAnswer decode_group_answer(const std::string& text);
 //   Killed        by a signal; `how`: "killed by SIGKILL"
 //   Exited        by itself
 //   Stopping      the node stops its workers; `worker` is not used
+//   Started       a worker that was lost is started again, as a spare
 struct GroupEvent {
-  enum class Kind { Requested, Disconnected, Killed, Exited, Stopping };
+  enum class Kind { Requested, Disconnected, Killed, Exited, Stopping, Started };
 
   Kind kind = Kind::Requested;
   int worker = 0;  // on the node: the ranks of its first group, then its spares
   GroupRequest request = {};
   std::string how = {};
+  int num_starts = 0;  // Started: of the worker in this attempt, without the first one
 };
 
 struct WorkerAnswer {
@@ -95,8 +97,10 @@ struct WorkerAnswer {
 struct GroupState {
   std::vector<WorkerAnswer> answers;
   int world_size = 1;
-  std::vector<int> ranks;            // of each worker; -1: none
-  std::vector<int> replaced;         // lost workers without which the others have continued
+  std::vector<int> ranks;     // of each worker; -1: none
+  std::vector<int> replaced;  // lost workers without which the others have continued
+  // Of each worker, as in GroupEvent: a worker that was started more often has nothing in this message.
+  std::vector<int> starts = {};
   std::optional<JobState> job = {};  // with several nodes
 };
 

@@ -28,8 +28,8 @@ bool JobState::has_ranks_without(int node) const {
 bool JobState::is_consistent() const {
   size_t members = 0;
   for (const auto& node : nodes) members += static_cast<size_t>(num_members(node));
-  return ranks.size() == members && flags.size() == members && coordinator >= 0 &&
-         coordinator < static_cast<int>(nodes.size()) &&
+  return ranks.size() == members && flags.size() == members && starts.size() == members &&
+         coordinator >= 0 && coordinator < static_cast<int>(nodes.size()) &&
          std::ranges::all_of(ranks, [&](int rank) { return rank < world_size; }) &&
          std::ranges::all_of(losses, [&](const auto& loss) { return loss.rank < world_size; });
 }

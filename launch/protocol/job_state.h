@@ -55,6 +55,7 @@ struct JobState {
   int world_size = 1;
   std::vector<int> ranks;       // of each member in the current group; -1: none
   std::vector<int> flags;       // of each member
+  std::vector<int> starts;      // of each member, after the first one
   std::vector<JobLoss> losses;  // since the current group was formed, of its ranks
 
   // Of the current group, on a node.

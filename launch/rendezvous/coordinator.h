@@ -23,7 +23,7 @@
 #include "launch/rendezvous/job_claims.h"
 #include "launch/rendezvous/node_record.h"
 #include "launch/rendezvous/regrouping.h"
-#include "launch/rendezvous/restart_policy.h"
+#include "launch/workers/restart_policy.h"
 
 namespace lockstep::launch {
 

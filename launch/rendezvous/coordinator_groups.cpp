@@ -56,6 +56,7 @@ void Coordinator::handle(Node& node, const GroupEvent& event) {
   if (event.worker < 0 || event.worker >= regrouping_->num_members(node.node_rank))
     throw environment_error("group message about a worker that does not exist");
   const int member = regrouping_->first_member(node.node_rank) + event.worker;
+  if (event.kind == Started) regrouping_->start_again(member, event.num_starts);
   if (event.kind == Requested) regrouping_->ask(member, event.request);
   if (event.kind == Disconnected) regrouping_->disconnect(member);
   if (event.kind == Exited && !regrouping_->leave(member)) stop_group();
@@ -113,6 +114,7 @@ void Coordinator::send_groups(Node& node, const std::vector<Regrouping::Answer>&
   for (int worker = 0; worker < count; ++worker) {
     state.ranks.push_back(regrouping_->rank_of(first + worker).value_or(-1));
     if (regrouping_->is_replaced(first + worker)) state.replaced.push_back(worker);
+    state.starts.push_back(regrouping_->num_starts(first + worker));
   }
   state.job = job_;
   node.connection.send(encode(CoordinatorMessage(std::move(state))));

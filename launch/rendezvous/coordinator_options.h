@@ -7,7 +7,7 @@
 
 #include "launch/protocol/job_state.h"
 #include "launch/protocol/rendezvous_options.h"
-#include "launch/rendezvous/restart_policy.h"
+#include "launch/workers/restart_policy.h"
 
 namespace lockstep::launch {
 

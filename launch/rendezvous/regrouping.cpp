@@ -47,12 +47,13 @@ void Regrouping::ask(int number, const GroupRequest& request, Clock::time_point 
   auto& member = members_[static_cast<size_t>(number)];
   if (member.is_overdue) return;
   if (request.kind != GroupRequest::Kind::Quitting) {
-    if (request.step == kNoState && !member.rank && !std::exchange(member.was_ready, true)) {
-      notes_.emplace_back("a spare is ready");
-      changed_ = true;  // so that another coordinator does not report it again
-    }
     member.asked = request;
     member.asked_at = now;
+    if (request.step == kNoState && !member.rank && !std::exchange(member.was_ready, true)) {
+      // One that was started again is reported when it joins.
+      if (member.num_starts == 0 || !can_grow()) notes_.emplace_back("a spare is ready");
+      changed_ = true;  // so that another coordinator does not report it again
+    }
     if (member.rank && request.inputs != 0) inputs_ = request.inputs;
   } else if (!member.rank && member.asked) {
     member.has_quit = true;

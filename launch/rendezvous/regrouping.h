@@ -31,7 +31,6 @@ class Regrouping {
     int member = 0;
     GroupAnswer answer;
   };
-
   using Clock = std::chrono::steady_clock;
 
   // Members are numbered in the order of the nodes; on each, the ranks of the first group, then the
@@ -46,8 +45,7 @@ class Regrouping {
   int first_member(int node) const;
 
   void ask(int member, const GroupRequest& request, Clock::time_point now = Clock::now());
-  // The worker is gone, or about to end.
-  void disconnect(int member);
+  void disconnect(int member);  // the worker is gone, or about to end
   // Forms a group if that is possible. Call after the other functions, and every few seconds.
   void update(Clock::time_point now = Clock::now());
   std::vector<Answer> take_answers() { return std::exchange(answers_, {}); }
@@ -59,9 +57,12 @@ class Regrouping {
   // would be left; then nothing changes.
   bool lose_node(int node, const std::string& how);
   // Whether the node was lost, and the others have continued: its place is free. add_node(): its workers
-  // are started again, as spares; `address`: of the node.
+  // are started again, as spares; `address`: of the node. start_again(): a single one that was lost is,
+  // for the `num_starts`-th time; no effect if that is known.
   bool can_add_node(int node) const;
   void add_node(int node, const std::string& address);
+  void start_again(int member, int num_starts);
+  int num_starts(int member) const { return members_[static_cast<size_t>(member)].num_starts; }
   void dismiss_node(int node);  // its workers that are not ranks do not become ranks
   bool has_members() const;     // whether the group has ranks
   // The worker exited by itself. When no member of the group is left, waiting workers learn that
@@ -76,15 +77,14 @@ class Regrouping {
   // Continues from it. `state`: is_consistent(), with the nodes of the constructor. Call first.
   void restore(const JobState& state);
 
-  // Rank in the current group; nullopt for spares, and for workers that have ended.
+  // Rank in the current group; nullopt for spares, and for workers that have ended. Whether the others
+  // have continued without a lost worker.
   std::optional<int> rank_of(int member) const;
   int world_size() const { return world_size_; }
-  // Whether the others have continued without a lost worker.
   bool is_replaced(int member) const { return members_[static_cast<size_t>(member)].is_replaced; }
 
-  // Whether members have other ranks, or were replaced, since the last call.
+  // Since the last call: whether members have other ranks, or were replaced; messages for the user.
   bool take_changed() { return std::exchange(changed_, false); }
-  // Messages for the user since the last call.
   std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
 
  private:
@@ -95,6 +95,7 @@ class Regrouping {
     bool has_left = false, has_quit = false;  // a group; while it waited for one
     bool was_ready = false;                   // as a spare
     bool is_kept = false;                     // although it was slow
+    int num_starts = 0;                       // after the first one
     std::optional<int> rank;                  // in the current group
     std::optional<GroupRequest> asked;        // of a worker that waits for an answer
     Clock::time_point asked_at;
@@ -136,11 +137,10 @@ class Regrouping {
   std::optional<Clock::time_point> broken_since_;  // without a known loss
   std::vector<Member> members_;
   int max_ranks_ = 0, world_size_ = 0;
-  int64_t group_ = 0;        // the number of the current one
-  int64_t group_step_ = 0;   // at which it was formed
-  int num_repeats_ = 0;      // of groups since the last loss
-  bool is_invited_ = false;  // the ranks of this group, to form a larger one
-  uint32_t inputs_ = 0;      // of the ranks; 0: not known yet
+  int64_t group_ = 0, group_step_ = 0;  // number of the current one; step at which it was formed
+  int num_repeats_ = 0;                 // of groups since the last loss
+  bool is_invited_ = false;             // the ranks of this group, to form a larger one
+  uint32_t inputs_ = 0;                 // of the ranks; 0: not known yet
   std::vector<Answer> answers_;
   std::vector<LostRank> lost_;  // of the ranks of the last group; also those that left
   bool is_stopping_ = false, changed_ = false;

@@ -1,5 +1,5 @@
-// Workers that join a group of ranks which is smaller than at first: those of a node that comes back, and
-// spares that were not ready at the loss.
+// Workers that join a group of ranks which is smaller than at first: those of a node that comes back, those that
+// are started again, and spares that were not ready at the loss.
 #include <algorithm>
 #include <bit>
 
@@ -23,6 +23,17 @@ void Regrouping::add_node(int node, const std::string& address) {
       member = {};
       member.node = node;
     }
+  changed_ = true;
+}
+
+void Regrouping::start_again(int number, int num_starts) {
+  auto& member = members_[static_cast<size_t>(number)];
+  if (num_starts <= member.num_starts) return;
+  const int node = member.node;
+  member = {};
+  member.node = node;
+  member.num_starts = num_starts;
+  if (is_stopping_) answer(member, {.kind = Kind::End});
   changed_ = true;
 }
 

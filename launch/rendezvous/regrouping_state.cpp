@@ -11,8 +11,10 @@ void Regrouping::save(JobState& state) const {
   for (const auto& [rank, how, has_left] : lost_) state.losses.push_back({rank, how, has_left});
   state.ranks.clear();
   state.flags.clear();
+  state.starts.clear();
   for (const auto& member : members_) {
     state.ranks.push_back(member.rank.value_or(-1));
+    state.starts.push_back(member.num_starts);
     state.flags.push_back(
         (member.is_alive ? JobState::Alive : 0) | (member.is_connected ? JobState::Connected : 0) |
         (member.is_lost ? JobState::Lost : 0) | (member.is_replaced ? JobState::Replaced : 0) |
@@ -41,6 +43,7 @@ void Regrouping::restore(const JobState& state) {
     member.has_left = has(JobState::HasLeft);
     member.has_quit = has(JobState::HasQuit);
     member.was_ready = has(JobState::WasReady);
+    member.num_starts = state.starts[i];
   }
   changed_ = true;
 }

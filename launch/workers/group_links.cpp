@@ -15,20 +15,34 @@ namespace lockstep::launch {
 using AnswerKind = GroupAnswer::Kind;
 
 GroupLinks::GroupLinks(const NodePlace& place, int num_ranks, int num_spares)
-    : world_size_(place.world_size) {
-  links_.resize(static_cast<size_t>(num_ranks) + static_cast<size_t>(num_spares));
-  for (size_t i = 0; i < links_.size(); ++i) {
-    std::array<int, 2> ends{};
-    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
-      throw errno_error("cannot create a socket for a rank");
-    links_[i].socket = FileDescriptor(ends[0]);
-    links_[i].worker_end = FileDescriptor(ends[1]);
-    if (static_cast<int>(i) < num_ranks && !place.joins)
-      links_[i].rank = place.first_rank + static_cast<int>(i);
-    if (place.num_nodes == 1) continue;
-    links_[i].loss = FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!links_[i].loss.is_open()) throw errno_error("cannot create an eventfd for a rank");
+    : has_nodes_(place.num_nodes > 1), world_size_(place.world_size) {
+  for (int i = 0; i < num_ranks + num_spares; ++i) {
+    links_.push_back(open_link());
+    if (i < num_ranks && !place.joins) links_.back().rank = place.first_rank + i;
   }
+}
+
+GroupLinks::Link GroupLinks::open_link() const {
+  Link link;
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    throw errno_error("cannot create a socket for a rank");
+  link.socket = FileDescriptor(ends[0]);
+  link.worker_end = FileDescriptor(ends[1]);
+  if (!has_nodes_) return link;
+  link.loss = FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!link.loss.is_open()) throw errno_error("cannot create an eventfd for a rank");
+  return link;
+}
+
+void GroupLinks::start_again(int worker) {
+  auto& link = links_[static_cast<size_t>(worker)];
+  auto next = open_link();
+  next.num_starts = link.num_starts + 1;
+  link = std::move(next);
+  changed_ = true;
+  events_.push_back(
+      {.kind = GroupEvent::Kind::Started, .worker = worker, .num_starts = link.num_starts});
 }
 
 FileDescriptor GroupLinks::take_worker_end(int worker) {
@@ -87,6 +101,7 @@ void GroupLinks::answer(int worker, const GroupAnswer& answer) {
   if (answer.kind == AnswerKind::Invited && link.is_asking) return;
   link.is_quitting = false;
   link.is_asking = answer.kind == AnswerKind::Wait;
+  link.is_dismissed = answer.kind == AnswerKind::End;
   if (link.is_asking) link.request = {.port = link.request.port};  // without a state
   const auto text = encode(answer);
   if (link.socket.is_open() &&
@@ -97,13 +112,21 @@ void GroupLinks::answer(int worker, const GroupAnswer& answer) {
 void GroupLinks::handle(const GroupState& state) {
   world_size_ = state.world_size;
   if (state.job) group_ = state.job->group;
-  for (size_t i = 0; i < links_.size() && i < state.ranks.size(); ++i)
-    links_[i].rank = state.ranks[i] < 0 ? std::nullopt : std::optional(state.ranks[i]);
+  // Nothing that was sent before a worker was started again.
+  const auto is_meant = [&](int worker) {
+    const auto i = static_cast<size_t>(worker);
+    const int num_starts = i < state.starts.size() ? state.starts[i] : 0;
+    return i < links_.size() && num_starts == links_[i].num_starts;
+  };
+  for (int i = 0; i < static_cast<int>(state.ranks.size()); ++i) {
+    const int rank = state.ranks[static_cast<size_t>(i)];
+    if (is_meant(i))
+      links_[static_cast<size_t>(i)].rank = rank < 0 ? std::nullopt : std::optional(rank);
+  }
   for (const int worker : state.replaced)
-    if (worker < static_cast<int>(links_.size()))
-      links_[static_cast<size_t>(worker)].is_replaced = true;
+    if (is_meant(worker)) links_[static_cast<size_t>(worker)].is_replaced = true;
   for (const auto& [worker, answer_] : state.answers)
-    if (worker < static_cast<int>(links_.size())) answer(worker, answer_);
+    if (is_meant(worker)) answer(worker, answer_);
   changed_ = true;
 }
 
@@ -128,6 +151,9 @@ std::vector<GroupEvent> GroupLinks::all_events() const {
   for (size_t i = 0; i < links_.size(); ++i) {
     const auto& link = links_[i];
     const auto worker = static_cast<int>(i);
+    if (link.num_starts > 0)
+      events.push_back(
+          {.kind = GroupEvent::Kind::Started, .worker = worker, .num_starts = link.num_starts});
     if (link.is_asking && !link.outcome)
       events.push_back(
           {.kind = GroupEvent::Kind::Requested, .worker = worker, .request = link.request});

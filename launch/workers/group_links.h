@@ -34,6 +34,12 @@ class GroupLinks {
   // From the coordinator.
   void handle(const GroupState& state);
 
+  // The worker, which was lost, is started again, as a spare: it has a new end, and nothing of what the
+  // coordinator sent before concerns it. Throws Environment; then nothing has changed.
+  void start_again(int worker);
+  // Whether the last answer to it was that it is not needed: it left, or the job has ended.
+  bool is_dismissed(int worker) const { return links_[static_cast<size_t>(worker)].is_dismissed; }
+
   // Workers to kill, since the last call.
   std::vector<int> take_overdue() { return std::exchange(overdue_, {}); }
 
@@ -62,19 +68,22 @@ class GroupLinks {
     FileDescriptor socket, worker_end;
     FileDescriptor loss;      // eventfd
     int64_t lost_groups = 0;  // sum of what was written to it
-    bool is_readable = false, is_asking = false, is_replaced = false;
+    bool is_readable = false, is_asking = false, is_replaced = false, is_dismissed = false;
+    int num_starts = 0;        // after the first one
     bool is_quitting = false;  // while it is asking
     std::optional<int> rank;
     GroupRequest request;               // the last one
     std::optional<GroupEvent> outcome;  // of a worker that has ended
   };
 
+  Link open_link() const;
   void receive(int worker);
   void disconnect(int worker);
   void end(int worker, GroupEvent outcome);
   void answer(int worker, const GroupAnswer& answer);
 
   std::vector<Link> links_;
+  const bool has_nodes_;
   int world_size_;
   int64_t group_ = 0;  // the current one
   bool refuses_ = false, changed_ = false;

@@ -19,4 +19,8 @@ std::filesystem::path claim_attempt(const std::filesystem::path& log_dir) {
   }
 }
 
+std::string start_directory(int local_rank, int start) {
+  return start == 0 ? std::to_string(local_rank) : fmt::format("{}.{}", local_rank, start);
+}
+
 }  // namespace lockstep::launch

@@ -5,21 +5,17 @@
 #include <algorithm>
 #include <csignal>
 
-#include "core/system/child_process.h"
 #include "core/system/descriptor_limit.h"
 #include "core/system/durable_file.h"
 #include "launch/protocol/master_socket.h"
-#include "launch/report/error_file.h"
 #include "launch/workers/console.h"
+#include "launch/workers/group_worker.h"
 #include "launch/workers/log_directory.h"
 #include "launch/workers/parked_workers.h"
-#include "launch/workers/worker_output.h"
 #include "lockstep/error.h"
 
 namespace lockstep::launch {
 namespace {
-
-using Clock = PollSet::Clock;
 
 constexpr std::chrono::milliseconds kDrainTime{2000};  // for output of exited workers
 // Between the first rank that exits gracefully and the others.
@@ -35,15 +31,6 @@ constexpr std::string_view kErrorLine = "lockstep-trainer: error: ";
 // Per worker: its two outputs with their files, its progress page, its process, its connection.
 constexpr uint64_t kDescriptorsOfWorker = 10, kReservedDescriptors = 256;
 
-// Without it (because of a limit on file sizes, ...) only hang reports are not available.
-FileDescriptor try_to_share_memory() {
-  try {
-    return ProgressPage::make_shared_memory();
-  } catch (const Error&) {
-    return {};
-  }
-}
-
 // How long the other ranks may continue, because they are expected to exit for the same reason;
 // nullopt: they are stopped at once. `others_report`: one of them has reported a failure.
 std::optional<std::chrono::milliseconds> time_for_others(const ProcessExit& exit,
@@ -57,33 +44,13 @@ std::optional<std::chrono::milliseconds> time_for_others(const ProcessExit& exit
 
 }  // namespace
 
-struct WorkerGroup::Worker {
-  Worker(int rank_, int local_rank_, std::filesystem::path directory_, Console* out_console,
-         Console* err_console, WorkerOutput::IsHidden hides_error)
-      : rank(rank_),
-        local_rank(local_rank_),
-        directory(std::move(directory_)),
-        out(rank, directory / "stdout.log", out_console),
-        err(rank, directory / "stderr.log", err_console, std::move(hides_error)) {}
-
-  // What it reported before it printed the same.
-  std::optional<ErrorReport> error() const {
-    auto error = read_error_file(directory / "error.json");
-    return error ? error : read_failure(*progress);
+FileDescriptor GroupWorker::try_to_share_memory() {
+  try {
+    return ProgressPage::make_shared_memory();
+  } catch (const Error&) {
+    return {};
   }
-
-  int rank, local_rank;
-  std::filesystem::path directory;
-  WorkerOutput out, err;
-  FileDescriptor progress_memory = try_to_share_memory();
-  std::unique_ptr<ProgressPage> progress =
-      progress_memory.is_open() ? std::make_unique<ProgressPage>(progress_memory.get())
-                                : std::make_unique<ProgressPage>();
-  std::optional<ChildProcess> process;
-  std::optional<ProcessExit> exit;
-  int64_t exit_time_us = 0;
-  bool is_lost = false;  // it was killed, and the others may continue
-};
+}
 
 WorkerGroup::WorkerGroup(const LaunchOptions& options, const NodePlace& place,
                          const std::filesystem::path& log_dir, MasterSocket master,
@@ -93,26 +60,33 @@ WorkerGroup::WorkerGroup(const LaunchOptions& options, const NodePlace& place,
                          kDescriptorsOfWorker * static_cast<uint64_t>(num_workers()));
   attempt_ = claim_attempt(log_dir);
   if (options_.continues_on_loss) links_.emplace(place_, options_.num_workers, options_.num_spares);
+  const RestartPolicy restarts({.max_restarts = options_.rank_restarts,
+                                .window = options_.restart_window,
+                                .delay = std::chrono::milliseconds(0)});
   for (int local_rank = 0; local_rank < num_workers(); ++local_rank)
-    add_worker(attempt_ / std::to_string(local_rank), local_rank);
+    workers_.push_back(make_worker(local_rank, restarts));
   for (auto& worker : workers_) start(*worker, master);
 }
 
 WorkerGroup::~WorkerGroup() = default;
 
-void WorkerGroup::add_worker(const std::filesystem::path& directory, int local_rank) {
+// `restarts`: of this worker, with the start for which it is made.
+std::unique_ptr<WorkerGroup::Worker> WorkerGroup::make_worker(int local_rank,
+                                                              const RestartPolicy& restarts) {
+  const auto directory = attempt_ / start_directory(local_rank, restarts.count());
   make_directories(directory);
-  const auto hides_error = [this, index = workers_.size()](std::string_view line) {
-    return is_repeated(*workers_[index], line);
+  const auto hides_error = [this, local_rank](std::string_view line) {
+    return is_repeated(*workers_[static_cast<size_t>(local_rank)], line);
   };
-  workers_.push_back(std::make_unique<Worker>(
-      place_.first_rank + local_rank, local_rank, directory,
-      options_.tee.shows_stdout(local_rank) ? &consoles_.out : nullptr,
-      options_.tee.shows_stderr(local_rank) ? &consoles_.err : nullptr, hides_error));
+  return std::make_unique<Worker>(place_.first_rank + local_rank, local_rank, directory,
+                                  options_.tee.shows_stdout(local_rank) ? &consoles_.out : nullptr,
+                                  options_.tee.shows_stderr(local_rank) ? &consoles_.err : nullptr,
+                                  hides_error, restarts);
 }
 
 void WorkerGroup::start(Worker& worker, const MasterSocket& master) {
-  const bool is_spare = place_.joins || worker.local_rank >= options_.num_workers;
+  const bool is_spare =
+      place_.joins || worker.was_started_again() || worker.local_rank >= options_.num_workers;
   FileDescriptor group_end;
   if (links_) group_end = links_->take_worker_end(worker.local_rank);
   WorkerPlace place{.node = place_,
@@ -161,6 +135,7 @@ void WorkerGroup::handle(const GroupState& state) {
   links_->handle(state);
   for (const int worker : links_->take_overdue())
     workers_[static_cast<size_t>(worker)]->process->signal_group(SIGKILL);
+  start_lost_workers();
 }
 
 void WorkerGroup::refuse_groups() {
@@ -180,10 +155,11 @@ void WorkerGroup::report_loss() {
 void WorkerGroup::watch(PollSet& polls) {
   if (links_) links_->watch(polls);
   const bool take_output = !consoles_.out.is_full() && !consoles_.err.is_full();
-  for (auto& worker : workers_)
-    for (auto* output : {&worker->out, &worker->err})
-      if (take_output && output->is_open())
-        polls.watch(output->poll_request(), [output](short) { output->read_some(); });
+  for (const auto* workers : {&workers_, &former_})
+    for (const auto& worker : *workers)
+      for (auto* output : {&worker->out, &worker->err})
+        if (take_output && output->is_open())
+          polls.watch(output->poll_request(), [output](short) { output->read_some(); });
   for (const auto& deadline :
        {others_deadline_, kill_deadline_, give_up_deadline_, drain_deadline_})
     if (deadline) polls.wake_at(*deadline);
@@ -195,6 +171,7 @@ void WorkerGroup::update() {
     links_->update();
     changed_ = links_->take_changed() || changed_;
   }
+  drop_former();
   enforce_deadlines();
 }
 
@@ -219,24 +196,6 @@ bool WorkerGroup::is_reporting() const {
   return std::ranges::any_of(workers_, [](const auto& worker) {
     return !worker->exit && read_failure(*worker->progress);
   });
-}
-
-// Whether the worker, which has ended, was killed, so that the others continue; if they cannot, the
-// coordinator stops them.
-bool WorkerGroup::continues_without(Worker& worker) {
-  if (!links_) return false;
-  if (!worker.exit->signal || (is_stopping() && !is_leaving_)) {
-    links_->leave(worker.local_rank);
-    return false;
-  }
-  const WorkerEnd end{.exit = *worker.exit};
-  links_->lose(worker.local_rank, end.what());
-  worker.is_lost = true;
-  return true;
-}
-
-bool WorkerGroup::is_replaced(const Worker& worker) const {
-  return worker.is_lost && links_->is_replaced(worker.local_rank);
 }
 
 void WorkerGroup::signal(int signal) {
@@ -315,7 +274,7 @@ bool WorkerGroup::is_done() const {
     return !worker->out.is_open() && !worker->err.is_open();
   };
   const auto is_known = [this](const auto& worker) {
-    return !worker->is_lost || is_stopping() || is_replaced(*worker);
+    return !worker->is_lost || is_stopping() || (is_replaced(*worker) && !is_awaited(*worker));
   };
   if (!std::all_of(workers_.begin(), workers_.end(), is_known)) return false;
   return all_ended() && (std::all_of(workers_.begin(), workers_.end(), is_drained) ||
@@ -360,13 +319,18 @@ bool WorkerGroup::is_repeated(const Worker& worker, std::string_view line) {
   return false;
 }
 
+void WorkerGroup::end_output(Worker& worker) {
+  for (auto* output : {&worker.out, &worker.err}) {
+    output->finish();
+    if (!output->log_error().empty()) notes_.push_back(output->log_error());
+  }
+}
+
 LaunchReport WorkerGroup::finish() {
   LaunchReport report{.world_size = links_ ? links_->world_size() : place_.world_size};
+  for (auto& worker : former_) end_output(*worker);
   for (auto& worker : workers_) {
-    for (auto* output : {&worker->out, &worker->err}) {
-      output->finish();
-      if (!output->log_error().empty()) notes_.push_back(output->log_error());
-    }
+    end_output(*worker);
     worker->process->reap();
     if (is_replaced(*worker)) continue;
     report.workers.push_back(describe(*worker));
@@ -376,6 +340,7 @@ LaunchReport WorkerGroup::finish() {
                                  fmt::join(killed_ranks_, ", ")));
   report.notes = std::move(notes_);
   report.shown_errors = std::move(shown_errors_);
+  former_.clear();
   workers_.clear();
   return report;
 }

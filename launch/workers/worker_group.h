@@ -1,6 +1,7 @@
 // The workers of this node in one attempt. They are started together, and stopped together when one
 // fails or on request: SIGTERM to every worker's process group, then SIGKILL after the grace
-// period. Thread: one, which must outlive the object.
+// period. With --on-rank-loss continue, one that is killed is started again as a spare, when the others
+// have continued. Thread: one, which must outlive the object.
 #pragma once
 
 #include <memory>
@@ -18,6 +19,8 @@
 namespace lockstep::launch {
 
 class Console;
+class RestartPolicy;
+struct GroupWorker;
 struct MasterSocket;
 
 // Where the workers' output is shown.
@@ -51,7 +54,7 @@ class WorkerGroup {
   // Sends SIGKILL without waiting for the grace period.
   void kill();
 
-  // The ranks of the current group. Valid as long as this exists.
+  // The ranks of the current group. Valid until update(), if take_changed() is true then.
   std::vector<WatchedWorker> watched();
   // Whether other workers are ranks than at the last call, or have other ranks.
   bool take_changed() { return std::exchange(changed_, false); }
@@ -77,15 +80,23 @@ class WorkerGroup {
   LaunchReport finish();
 
  private:
-  struct Worker;
+  using Worker = GroupWorker;
+  using Clock = PollSet::Clock;
 
   int num_workers() const { return options_.num_workers + options_.num_spares; }
-  void add_worker(const std::filesystem::path& directory, int local_rank);
+  std::unique_ptr<Worker> make_worker(int local_rank, const RestartPolicy& restarts);
   void start(Worker& worker, const MasterSocket& master);
   void terminate();
   void handle_exits();
   bool continues_without(Worker& worker);
+  bool is_late(const Worker& worker) const;
+  bool is_startable(Worker& worker) const;
   bool is_replaced(const Worker& worker) const;
+  bool is_awaited(const Worker& worker) const;
+  void start_lost_workers();
+  void drop_former();
+  void start_again(std::unique_ptr<Worker>& lost);
+  void end_output(Worker& worker);
   void enforce_deadlines();
   void give_up();
   bool is_reporting() const;
@@ -99,6 +110,7 @@ class WorkerGroup {
   Consoles consoles_;
   std::filesystem::path attempt_;                 // where its logs are
   std::vector<std::unique_ptr<Worker>> workers_;  // the spares last
+  std::vector<std::unique_ptr<Worker>> former_;   // have ended; there is output of them to read
   std::optional<GroupLinks> links_;               // with --on-rank-loss continue
   bool changed_ = false, is_leaving_ = false;
   std::optional<int64_t> stop_time_us_;

@@ -77,14 +77,18 @@ TEST_CASE("console: streams of all nodes and attempts, chunks, tails and searche
   for (int i = 0; i < 1000; ++i) text += "line " + std::to_string(i) + "\n";
   write(logs / "attempt_0" / "0" / "stdout.log", text + "unfinished");
   write(logs / "attempt_0" / "1" / "stderr.log", "10 %\r50 %\r100 %\r\nERROR: Bad\n");
+  write(logs / "attempt_0" / "1.2" / "stderr.log", "again\n");
   write(logs / "node_1" / "attempt_0" / "0" / "stdout.log", "node");
   catalog::NameTable names;
   const auto streams = console_streams(catalog::RunLogs(root.path(), names, nullptr));
-  REQUIRE(streams.size() == 3);
+  REQUIRE(streams.size() == 4);
   CHECK(streams[0].name == "0-0-0-out");
   CHECK(streams[1].name == "0-0-1-err");
   CHECK(streams[1].rank == 1);
-  CHECK(streams[2].node == 1);
+  CHECK(streams[2].name == "0-0-1.2-err");
+  CHECK(streams[2].rank == 1);
+  CHECK(streams[2].start == 2);
+  CHECK(streams[3].node == 1);
 
   const auto first = read_console(streams[0], 0, 1024, false);
   CHECK(first.lines.front() == "line 0");

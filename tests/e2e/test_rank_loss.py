@@ -19,7 +19,7 @@ SETTINGS += ["tracking.sinks=[console, jsonl]", "train.eval_every=1000 epochs", 
 LONG_STEPS = 8000  # for a second loss while the first is already recorded
 LONG = [setting.replace(f"max_steps={STEPS}", f"max_steps={LONG_STEPS}") for setting in SETTINGS]
 NO_CHECKPOINT = "checkpoint.every=1000 epochs"  # only the last one: none to restart from
-CONTINUE = ["--on-rank-loss", "continue"]
+CONTINUE = ["--on-rank-loss", "continue", "--rank-restarts", 0]
 
 
 @pytest.fixture(scope="module")

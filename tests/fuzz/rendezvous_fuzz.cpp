@@ -80,6 +80,7 @@ std::vector<std::string> fuzz_seeds() {
                        .nodes = {{.address = "10.0.0.1", .port = 1, .label = "alpha"}}};
   job.ranks = {0};
   job.flags = {launch::JobState::Alive};
+  job.starts = {1};
   job.losses = {{.rank = 1, .how = "killed"}};
   auto returning = join;
   returning.returning = launch::ReturningNode{.job = job, .events = {{.how = "killed"}}};

@@ -178,6 +178,38 @@ TEST_CASE("group links: what another coordinator must know") {
   CHECK(known().empty());
 }
 
+TEST_CASE("group links: nothing that was sent before a worker was started again concerns it") {
+  GroupLinks links({.num_nodes = 2, .world_size = 2}, 2, 0);
+  const auto first = links.take_worker_end(1);
+  links.handle({.answers = {}, .world_size = 1, .ranks = {0, -1}, .replaced = {1}});
+  CHECK(links.is_replaced(1));
+  links.take_events();
+  links.start_again(1);
+  CHECK_FALSE(links.is_replaced(1));
+  const auto events = links.take_events();
+  REQUIRE(events.size() == 1);
+  CHECK(events[0].kind == GroupEvent::Kind::Started);
+  CHECK(events[0].num_starts == 1);
+  CHECK(links.all_events().front().num_starts == 1);
+  const auto worker = links.take_worker_end(1);
+  std::array<char, 512> text{};
+  const auto has_answer = [&] {
+    return ::recv(worker.get(), text.data(), text.size(), MSG_DONTWAIT) > 0;
+  };
+  GroupState state{.answers = {{1, {.kind = Kind::End}}}, .ranks = {0, 1}, .replaced = {1}};
+  links.handle(state);
+  CHECK_FALSE(has_answer());
+  CHECK_FALSE(links.is_replaced(1));
+  CHECK_FALSE(links.is_dismissed(1));
+  CHECK_FALSE(links.rank_of(1));
+  state.starts = {0, 1};
+  links.handle(state);
+  CHECK(has_answer());
+  CHECK(links.is_replaced(1));
+  CHECK(links.is_dismissed(1));
+  CHECK(links.rank_of(1) == 1);
+}
+
 TEST_CASE("group messages: requests are decoded") {
   const auto decoded = decode_group_request(encode({GroupRequest::Kind::Replaced, 7, 4000, 2.5}));
   REQUIRE(decoded);

@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <filesystem>
@@ -190,6 +191,46 @@ TEST_CASE("joins: a node that does not share the run directory starts no ranks")
   CHECK(text_of(launch.path("error")).find(reason) != std::string::npos);
   CHECK(std::filesystem::exists(launch.path("logs")) ==
         (expected == static_cast<int>(ErrorKind::Environment)));
+}
+
+TEST_CASE("joins: a process that fails before it has taken part is lost, unlike the job") {
+  LauncherNodes nodes(2);
+  // When they are in a group, the first one has done 5 steps, and the second one fails.
+  ShellLaunch launch(
+      "printf 'broken -1 1000 0 0 0' >&$LOCKSTEP_GROUP_FD\n"
+      "if [ $LOCAL_RANK = 0 ]; then\n"
+      "  cat $DIR/group; printf '\\005' | dd of=/proc/self/fd/$LOCKSTEP_PROGRESS_FD bs=1 seek=24 "
+      "conv=notrunc\n"
+      "  : > $DIR/step; cat $DIR/never\n"
+      "fi\n"
+      "cat $DIR/step; exit 75",
+      2);
+  for (const auto* name : {"group", "step", "never"})
+    REQUIRE(::mkfifo(launch.path(name).c_str(), 0600) == 0);
+  const auto program = launch.options;
+  launch.options = nodes[1].options;
+  launch.options.program = "/bin/bash";  // >&N with any number
+  launch.options.arguments = program.arguments;
+  launch.options.stdout_fd = program.stdout_fd;
+  launch.options.stderr_fd = program.stderr_fd;
+  nodes.lose_second();
+  const auto process = ::fork();
+  if (process == 0) {
+    launch.run();
+    ::_exit(0);
+  }
+  CHECK(nodes.answer_to(0, GroupAnswer::Kind::Invited).kind == GroupAnswer::Kind::Invited);
+  for (const int worker : {0, 1}) nodes.ask(0, worker, 9, GroupRequest::Kind::Changing);
+  CHECK(nodes.answer_to(0, GroupAnswer::Kind::Join).world_size == 4);
+  std::ofstream(launch.path("group")) << "formed";
+  CHECK(nodes.answer_to(0, GroupAnswer::Kind::Lost).group == 2);
+  ::kill(process, SIGKILL);
+  ::waitpid(process, nullptr, 0);
+  for (const int worker : {0, 1}) nodes.ask(0, worker, 9);
+  nodes.answer_to(0, GroupAnswer::Kind::Join);
+  CHECK(std::ranges::any_of(nodes[0].notes, [](const auto& note) {
+    return note.starts_with("rank 3 (of 4) was lost, exited with code 75");
+  }));
 }
 
 }  // namespace lockstep::launch

@@ -168,6 +168,7 @@ TEST_CASE("messages: what a new coordinator needs") {
   job.nodes = {{.num_ranks = 1, .num_spares = 1, .address = "10.0.0.1", .port = 9, .label = "a"}};
   job.ranks = {0, -1};
   job.flags = {JobState::Alive, JobState::Lost | JobState::Replaced};
+  job.starts = {0, 2};
   job.losses = {{1, "killed", true}};
   GroupState state{.job = job};
   const auto read = decode_coordinator_message(encode(CoordinatorMessage(state)));
@@ -175,6 +176,8 @@ TEST_CASE("messages: what a new coordinator needs") {
   CHECK(encode(*read) == encode(CoordinatorMessage(state)));
   JoinMessage join{.host = "h", .returning = ReturningNode{.node = 0, .job = job}};
   join.returning->events.push_back({.worker = 1, .request = {.step = 4}});
+  join.returning->events.push_back(
+      {.kind = GroupEvent::Kind::Started, .worker = 1, .num_starts = 2});
   join.returning->ended = EndedMessage{.leaves = true};
   const auto joined = decode_node_message(encode(join));
   REQUIRE(joined);
@@ -186,6 +189,7 @@ TEST_CASE("messages: what a new coordinator needs") {
   };
   const std::string inconsistent = "invalid message: the state of the job is inconsistent";
   CHECK(error_with([](JobState& changed) { changed.flags.pop_back(); }) == inconsistent);
+  CHECK(error_with([](JobState& changed) { changed.starts.pop_back(); }) == inconsistent);
   CHECK(error_with([](JobState& changed) { changed.ranks[1] = 2; }) == inconsistent);
   CHECK(error_with([](JobState& changed) { changed.losses[0].rank = 2; }) == inconsistent);
   CHECK(error_with([](JobState& changed) { changed.group = INT64_MAX; }) ==

@@ -207,3 +207,91 @@ TEST_CASE("regrouping: a worker that sees other data than the ranks is dismissed
     CHECK(workers.place_of(0) == "invited");
   }
 }
+
+TEST_CASE("regrouping: a worker that was lost is started again, and joins after a step") {
+  using enum GroupRequest::Kind;
+  Workers workers(4);
+  workers->lose(1, "killed by SIGKILL");
+  for (const int worker : {0, 2, 3}) workers.ask(worker, 5);
+  for (const int worker : {0, 2}) CHECK(workers.place_of(worker).ends_with("/2"));
+  CHECK(workers.place_of(3) == "wait");
+  workers->take_notes();
+  workers->start_again(1, 1);
+  CHECK(workers->num_starts(1) == 1);
+  CHECK_FALSE(workers->is_replaced(1));
+  workers->update();
+  CHECK(workers.place_of(0) == "none");  // it is not ready yet
+  SECTION("it joins") {
+    workers.ask(1, kNoState);
+    for (const int worker : {0, 2}) CHECK(workers.place_of(worker) == "invited");
+    for (const int worker : {0, 2}) workers.ask(worker, 9, Changing);
+    const auto answer = workers.answer_to(1);
+    REQUIRE(answer);
+    CHECK(answer->world_size == 4);
+    CHECK(answer->loss.spares == std::vector<int>{1, 3});
+    CHECK(workers->take_notes() ==
+          std::vector<std::string>{"2 ranks joined: continuing with 4 ranks"});
+    workers->lose(1, "killed by SIGKILL");  // again
+    for (const int worker : {0, 2, 3}) workers.ask(worker, 12);
+    CHECK(workers->is_replaced(1));
+    workers->start_again(1, 2);
+    CHECK(workers->num_starts(1) == 2);
+  }
+  SECTION("it is lost before: the others keep their group") {
+    CHECK(workers->lose(1, "exited with code 78"));
+    CHECK(workers->is_replaced(1));
+    CHECK(workers->take_notes() ==
+          std::vector<std::string>{"a spare was lost, exited with code 78"});
+    workers->update();
+    CHECK(workers.place_of(0) == "none");
+  }
+  SECTION("the job ends meanwhile") {
+    for (const int worker : {0, 2}) CHECK(workers->leave(worker));
+    workers->start_again(1, 2);
+    CHECK(workers.place_of(1) == "end");  // of the first start
+    CHECK(workers.place_of(1) == "end");
+  }
+}
+
+TEST_CASE("regrouping: a worker that is started again refills the spares") {
+  Workers workers(2, 1);
+  workers.ask(2, kNoState);
+  workers->lose(0, "killed by SIGKILL");
+  workers.ask(1, 5);
+  CHECK(workers.place_of(1) == "0/2");
+  CHECK(workers.place_of(2) == "1/2");
+  workers->take_notes();
+  workers->start_again(0, 1);
+  workers.ask(0, kNoState);
+  CHECK(workers.place_of(1) == "none");
+  CHECK(workers->take_notes() == std::vector<std::string>{"a spare is ready"});
+  workers->lose(1, "killed by SIGKILL");
+  workers.ask(2, 9);
+  CHECK(workers.place_of(2) == "0/2");
+  CHECK(workers.place_of(0) == "1/2");
+}
+
+TEST_CASE("regrouping: another coordinator knows how often workers were started") {
+  const Nodes nodes{{1, 0, "10.0.0.1"}, {2, 0, "10.0.0.2"}};
+  Workers old(nodes);
+  old->lose(2, "killed by SIGKILL");
+  for (const int worker : {0, 1}) old.ask(worker, 5);
+  JobState before, after;
+  old->save(before);
+  old->start_again(2, 1);
+  old->save(after);
+  for (const auto& state : {before, after}) {
+    Workers next(nodes);
+    next->restore(state);
+    next->start_again(2, 1);  // repeated
+    next.ask(2, kNoState);
+    CHECK(next->num_starts(2) == 1);
+    CHECK_FALSE(next->is_replaced(2));
+    next->start_again(2, 1);
+    CHECK(next->lose_node(0, "with alpha"));
+    CHECK(next.place_of(1) == "lost");
+    next.ask(1, 9);
+    CHECK(next.place_of(1) == "0/2");
+    CHECK(next.place_of(2) == "1/2");
+  }
+}

@@ -110,13 +110,18 @@ std::vector<RankOutput> rank_outputs(const fs::path& logs) {
   std::vector<RankOutput> outputs;
   for (const auto& [attempt, attempt_dir] : numbered_directories(logs, "attempt_")) {
     const auto ranks = numbered_directories(attempt_dir, "");
-    for (const auto& [local_rank, rank_dir] : ranks)
-      for (const bool is_error : {false, true})
-        outputs.push_back({.path = rank_dir / (is_error ? "stderr.log" : "stdout.log"),
-                           .attempt = attempt,
-                           .local_rank = local_rank,
-                           .num_ranks = static_cast<int>(ranks.size()),
-                           .is_error = is_error});
+    for (const auto& [local_rank, rank_dir] : ranks) {
+      auto starts = numbered_directories(attempt_dir, fmt::format("{}.", local_rank));
+      starts[0] = rank_dir;
+      for (const auto& [start, dir] : starts)
+        for (const bool is_error : {false, true})
+          outputs.push_back({.path = dir / (is_error ? "stderr.log" : "stdout.log"),
+                             .attempt = attempt,
+                             .local_rank = local_rank,
+                             .start = start,
+                             .num_ranks = static_cast<int>(ranks.size()),
+                             .is_error = is_error});
+    }
   }
   return outputs;
 }

@@ -38,10 +38,12 @@ std::filesystem::path checkpoints_path(const std::filesystem::path& run_dir);
 std::map<int, std::filesystem::path> numbered_directories(const std::filesystem::path& directory,
                                                           std::string_view prefix);
 
-// A file in which the launcher stores a rank's output: attempt_<n>/<local rank>/stdout.log.
+// A file in which the launcher stores a rank's output: attempt_<n>/<local rank>/stdout.log or, of the k-th start
+// after the first in this attempt, attempt_<n>/<local rank>.<k>/stdout.log.
 struct RankOutput {
   std::filesystem::path path;  // may not exist
   int attempt = 0, local_rank = 0;
+  int start = 0;      // k; 0: the first
   int num_ranks = 0;  // of the node, in this attempt
   bool is_error = false;
 };

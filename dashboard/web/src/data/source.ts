@@ -70,7 +70,7 @@ export interface Metric {
 
 export interface Alert { run: string; source: string; time: WireNumber; level: string; title: string; text: string; step?: number | null }
 export interface Media { kind: "image" | "clip" | "histogram" | "table"; name: string; sources: string[]; count: number; first_step: number; last_step: number }
-export interface ConsoleStream { stream: string; attempt: number; node: number; local_rank: number; rank: number; kind: string; path: string | null; bytes: number; modified: number }
+export interface ConsoleStream { stream: string; attempt: number; node: number; local_rank: number; start: number; rank: number; kind: string; path: string | null; bytes: number; modified: number }
 export interface Checkpoint { name: string; step: number; bytes: number; modified: number }
 
 export interface Run extends RunRow {

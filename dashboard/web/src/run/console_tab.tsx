@@ -38,7 +38,7 @@ export function ConsoleTab({ run }: { run: Run }) {
       <Log key={stream.stream} run={run} stream={stream}>
         <label class="row"><span class="sr">Output</span>
           <select class="field" value={stream.stream} onChange={(event) => setQuery({ stream: event.currentTarget.value, rank: null, kind: null })}>
-            {streams.map((s) => <option key={s.stream} value={s.stream}>rank {s.rank} · {s.kind}{s.path === null ? ` · node ${s.node}` : attempts > 1 ? ` · attempt ${s.attempt}` : ""} · {bytes(s.bytes)}</option>)}
+            {streams.map((s) => <option key={s.stream} value={s.stream}>rank {s.rank} · {s.kind}{s.path === null ? ` · node ${s.node}` : attempts > 1 ? ` · attempt ${s.attempt}` : ""}{s.start > 0 ? ` · start ${s.start + 1}` : ""} · {bytes(s.bytes)}</option>)}
           </select>
         </label>
       </Log>

@@ -1,4 +1,4 @@
-#include "launch/rendezvous/restart_policy.h"
+#include "launch/workers/restart_policy.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,100 @@
+// Workers that are lost while the others continue (--on-rank-loss continue), and are started again.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "launch/protocol/master_socket.h"
+#include "launch/workers/console.h"
+#include "launch/workers/group_worker.h"
+#include "launch/workers/worker_group.h"
+#include "lockstep/error.h"
+
+namespace lockstep::launch {
+
+// Whether the worker, which has ended, was killed, so that the others continue; if they cannot, the
+// coordinator stops them.
+bool WorkerGroup::continues_without(Worker& worker) {
+  if (!links_) return false;
+  const WorkerEnd end{.exit = *worker.exit};
+  const bool is_loss = end.exit.signal || (end.failed() && is_late(worker));
+  if (!is_loss || (is_stopping() && !is_leaving_)) {
+    links_->leave(worker.local_rank);
+    return false;
+  }
+  links_->lose(worker.local_rank, end.what());
+  worker.is_lost = true;
+  worker.is_wanted = is_startable(worker);
+  return true;
+}
+
+// Whether it was started while the others trained, and has not taken part: its failure is not that of the job.
+bool WorkerGroup::is_late(const Worker& worker) const {
+  if (worker.has_taken_part()) return false;
+  return worker.was_started_again() ||
+         (place_.joins && std::ranges::any_of(workers_, [](const auto& other) {
+            return other->was_started_again() || other->has_taken_part();
+          }));
+}
+
+// Whether the worker, which was lost, is started again when the others have continued; says so if not. One
+// that left is not, nor one that would fail again before it is of use.
+bool WorkerGroup::is_startable(Worker& worker) const {
+  const bool has_left =
+      worker.exit->signal == SIGTERM || is_stopping() || links_->is_dismissed(worker.local_rank);
+  if (options_.rank_restarts == 0 || has_left) return false;
+  std::string reason;
+  if (!worker.has_taken_part())
+    reason = "it had not taken part in a step";
+  else if (!worker.restarts.restart(Clock::now(), /*step=*/0))
+    reason = fmt::format("--rank-restarts {}", options_.rank_restarts);
+  if (reason.empty()) return true;
+  consoles_.err.write_note(
+      fmt::format("the process [rank {}] is not started again: {}", worker.rank, reason));
+  return false;
+}
+
+bool WorkerGroup::is_replaced(const Worker& worker) const {
+  return worker.is_lost && links_->is_replaced(worker.local_rank);
+}
+
+// Whether it is started again as soon as the others have continued without it.
+bool WorkerGroup::is_awaited(const Worker& worker) const {
+  return worker.is_wanted && !is_stopping() && !links_->is_dismissed(worker.local_rank);
+}
+
+void WorkerGroup::start_lost_workers() {
+  for (auto& worker : workers_)
+    if (is_awaited(*worker) && is_replaced(*worker)) start_again(worker);
+}
+
+void WorkerGroup::drop_former() {
+  std::erase_if(former_, [this](auto& worker) {
+    if (worker->out.is_open() || worker->err.is_open()) return false;
+    end_output(*worker);
+    return true;
+  });
+}
+
+// As a spare of the same attempt, with its own logs.
+void WorkerGroup::start_again(std::unique_ptr<Worker>& lost) {
+  lost->is_wanted = false;
+  const int local_rank = lost->local_rank;
+  bool is_announced = false;
+  try {
+    auto worker = make_worker(local_rank, lost->restarts);
+    links_->start_again(local_rank);
+    is_announced = true;
+    start(*worker, {});
+    lost->process->reap();
+    former_.push_back(std::exchange(lost, std::move(worker)));
+    drain_deadline_.reset();
+    changed_ = true;
+  } catch (const Error& error) {
+    if (is_announced) links_->lose(local_rank, "could not be started");
+    consoles_.err.write_note(fmt::format("the process [rank {}] could not be started again: {}",
+                                         lost->rank, error.what()));
+  }
+}
+
+}  // namespace lockstep::launch

@@ -168,6 +168,12 @@ class TokensDataset final : public Dataset {
   }
 
  private:
+  // What was known of a file at the start.
+  struct Known {
+    int64_t bytes = 0;
+    size_t tokens = 0;
+  };
+
   std::vector<double> lengths() const {
     std::vector<double> lengths;
     if (config_.pack) return lengths;
@@ -223,17 +229,17 @@ class TokensDataset final : public Dataset {
     std::optional<formats::TokenLayout> form;
     for (size_t number = 0; number < files_.size(); ++number) {
       if (form && are_stored) {
-        const auto layout = formats::layout_like(*form, formats::stored_bytes(files_[number]));
-        if (layout) {
+        const auto bytes = formats::stored_bytes(files_[number]);
+        if (const auto layout = formats::layout_like(*form, bytes)) {
           is_lazy_ = true;
           windows_.add(layout->tokens);
-          num_tokens_.push_back(layout->tokens);
+          known_.push_back({bytes, layout->tokens});
           continue;
         }
       }
       const auto shard = open_first(number);
       windows_.add(shard);
-      num_tokens_.push_back(shard.size());
+      known_.push_back({shard.identity().size, shard.size()});
       if (!form) form = shard.layout();
     }
   }
@@ -247,11 +253,14 @@ class TokensDataset final : public Dataset {
   formats::TokenShard open(size_t number) const {
     try {
       auto shard = open_first(number);
-      if (shard.size() == num_tokens_[number]) return shard;
+      const auto& known = known_[number];
+      if (shard.identity().size != known.bytes)
+        throw environment_error(shard.name() + ": was changed after the run started");
+      if (shard.size() == known.tokens) return shard;
       throw config_error(fmt::format(
           "{}: it has {} tokens, but its size is that of {}: the files of a folder need the same "
           "dtype, and all of them a header, or none",
-          shard.name(), shard.size(), num_tokens_[number]));
+          shard.name(), shard.size(), known.tokens));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::Config) throw;
       throw ShardError(error.what());
@@ -308,7 +317,7 @@ class TokensDataset final : public Dataset {
   TokensConfig config_;
   std::vector<std::filesystem::path> files_;
   bool is_lazy_ = false;
-  std::vector<size_t> num_tokens_;  // of each file
+  std::vector<Known> known_;  // of each file
   UnchangedFiles unchanged_;
   std::optional<formats::Tokenizer> tokenizer_;
   formats::TokenWindows windows_;

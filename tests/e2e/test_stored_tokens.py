@@ -89,6 +89,19 @@ def test_files_of_another_form(job, server, tokens):
     assert losses(train(job, tokens, "data.shuffle=false"))  # local files are opened first
 
 
+def test_a_file_that_changes_after_the_start(job, server, tokens):
+    """Another process replaces it when the first batch has been read."""
+    upload(server, tokens)
+
+    def replace(method, path, number):
+        if "2.bin" in path and (server.directory / BUCKET / "tokens" / "2.bin").stat().st_size != 2:
+            server.put("tokens/2.bin", b"12")
+
+    server.proxy.fault = replace
+    ended = job.run(f"data.train.path={PATH}", "data.shuffle=false", env=in_bucket(server))
+    assert ended.code == 75 and f"{PATH}/2.bin: was changed after the run started" in ended.err, ended.err
+
+
 def test_an_empty_file(job, server, tokens):
     (tokens / "1.bin").write_bytes(b"")
     upload(server, tokens)

@@ -233,6 +233,11 @@ void ArrayDataset::verify_unchanged(const OpenShard& shard) {
   }
 }
 
+void ArrayDataset::note_read(const Field& field, size_t rows) {
+  const auto row_bytes = field.row_elements * bytes_of(field.array.type);
+  if (field.array.mapped) field.array.mapped->note_read(rows * row_bytes, rows);
+}
+
 // Copies row rows[i] of the field to sample places[i] of the tensor.
 void ArrayDataset::gather(const Field& field, std::span<const int64_t> rows,
                           std::span<const int64_t> places, const at::Tensor& tensor) {
@@ -280,6 +285,7 @@ void ArrayDataset::fill(const SampleRequest& request, std::span<const at::Tensor
       for (size_t f = 0; f < shard.fields.size(); ++f)
         gather(shard.fields[f], rows, places, tensors[f]);
       verify_unchanged(shard);
+      for (const auto& field : shard.fields) note_read(field, rows.size());
     });
   });
 }

@@ -99,6 +99,7 @@ class ArrayDataset : public Dataset {
   Error refused(std::optional<size_t> number, const std::string& why) const;
   // Of mapped files, after reading.
   static void verify_unchanged(const OpenShard& shard);
+  static void note_read(const Field& field, size_t rows);
   static void gather(const Field& field, std::span<const int64_t> rows,
                      std::span<const int64_t> places, const at::Tensor& tensor);
 

@@ -1,12 +1,14 @@
 // A memory-mapped file: pages are read on first access, and the kernel can evict them. No LibTorch.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/system/file_descriptor.h"
 #include "formats/mapping_guard.h"
@@ -47,6 +49,17 @@ class MappedFile {
     }
   }
 
+  // Bytes [begin, begin + size) of the content, as of a sample, which are verified as bytes(). Those of the
+  // copy of an object are read into `buffer`: its pages stay out of this process. Other files are faster
+  // mapped: then `buffer` is unchanged.
+  std::span<const uint8_t> bytes_at(size_t begin, size_t size, std::vector<uint8_t>& buffer) const;
+
+  // Call after reading `size` bytes of bytes() at `places`, none if they follow the last ones. Of copies of
+  // objects, pages are unmapped again, so that this process maps about kCopyBytes of all copies together;
+  // the kernel keeps them in its cache. No effect on other files.
+  void note_read(size_t size, size_t places = 1) const;
+  static constexpr size_t kCopyBytes = size_t{16} << 20;
+
   const std::string& name() const { return name_; }
 
   // Size and modification time.
@@ -75,7 +88,11 @@ class MappedFile {
   }
 
  private:
+  struct Copies;
+  static Copies& copies();
+
   Identity identity_now() const;
+  void unmap_pages() const;
   static void verify_same(const std::filesystem::path& path, const Identity& before);
 
   std::string name_;
@@ -84,6 +101,8 @@ class MappedFile {
   const uint8_t* bytes_ = nullptr;
   size_t size_ = 0;
   std::optional<MappingGuard> guard_;
+  const bool is_copy_;  // of an object
+  mutable std::atomic<bool> was_read_ = false;
 };
 
 }  // namespace lockstep::formats

@@ -1,8 +1,7 @@
 // Dataset "webdataset": images and labels in tar archives (shards), by the convention of WebDataset
-// (formats/tar/tar_samples.h). The archives are mapped, so they may be larger than memory, and nothing is
-// unpacked. With an index (formats/tar/tar_index.h), an archive is opened when its first sample is needed,
-// else all are at the start. Fields: "image" float32 [B, 3, H, W], pixel / 255 after the transforms, normalized if
-// configured; "label" int64 [B].
+// (formats/tar/tar_samples.h). The archives are mapped, so they may be larger than memory. With an index
+// (formats/tar/tar_index.h), an archive is opened when its first sample is needed, else all are at the start.
+// Fields: "image" float32 [B, 3, H, W], pixel / 255 after the transforms, normalized if configured; "label" int64 [B].
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -217,8 +216,7 @@ class WebDataset final : public Dataset {
   }
 
   std::vector<std::string> warnings() const override {
-    if (!hint_.empty()) return {hint_};
-    return {};
+    return hint_.empty() ? std::vector<std::string>() : std::vector{hint_};
   }
 
   SampleInfo sample_info() const override {
@@ -329,6 +327,8 @@ class WebDataset final : public Dataset {
       formats::for_each_tar_sample(bytes, file.name(), [&](const formats::TarSample& sample) {
         const auto image = indexer_.image_of(sample, file.name());
         found.push_back({image.begin, image.size, indexer_.class_of(sample, bytes, file.name())});
+        const auto &first = sample.members.front().file, &last = sample.members.back().file;
+        file.note_read(last.begin + last.size - first.begin, 0);
       });
       found.shrink_to_fit();
       return found;
@@ -369,15 +369,14 @@ class WebDataset final : public Dataset {
   void load(const formats::MappedFile& file, const StoredImage& image, int64_t sample,
             SampleRandom random, float* out) const {
     // A copy: decoders do not expect bytes that change.
-    std::string name;
-    const auto content = file.read([&](std::span<const uint8_t> bytes) {
-      name = formats::tar_name_at(bytes, image.begin);
-      const auto stored = bytes.subspan(image.begin, image.size);
-      return std::vector<uint8_t>(stored.begin(), stored.end());
-    });
-    pipeline_.load(
-        content, fmt::format("sample {} ({}: {})", sample, file.name(), printable(name, kMaxShown)),
-        random, out);
+    constexpr auto kHeader = formats::kTarHeaderBytes;
+    std::vector<uint8_t> member;
+    const auto stored = file.bytes_at(image.begin - kHeader, kHeader + image.size, member);
+    if (member.empty()) member.assign(stored.begin(), stored.end());
+    file.verify_unchanged();
+    const auto name = printable(formats::tar_name_at(member, kHeader), kMaxShown);
+    pipeline_.load(std::span(member).subspan(kHeader),
+                   fmt::format("sample {} ({}: {})", sample, file.name(), name), random, out);
   }
 
   const Config config_;

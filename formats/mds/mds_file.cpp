@@ -67,18 +67,22 @@ class MdsFile final : public ColumnarFile {
 
   DataTable read(size_t, const std::vector<std::string>& columns,
                  const ParallelFor& work) const override {
-    return use([&](const MdsRows& samples) {  // which has verified their number
+    auto table = use([&](const MdsRows& samples) {  // which has verified their number
       std::vector<int64_t> rows(static_cast<size_t>(shard_.samples));
       std::iota(rows.begin(), rows.end(), 0);
       return table_of(samples, rows, columns, work);
     });
+    mapped_.note_read(mapped_.bytes().size());
+    return table;
   }
   DataTable read_rows(std::span<const RowPlace> places,
                       const std::vector<std::string>& columns) const override {
     std::vector<int64_t> rows;
     for (const auto& place : places) rows.push_back(place.row);
-    return use(
-        [&](const MdsRows& samples) { return table_of(samples, rows, columns, serial_for); });
+    auto table =
+        use([&](const MdsRows& samples) { return table_of(samples, rows, columns, serial_for); });
+    mapped_.note_read(0, rows.size());
+    return table;
   }
 
   std::vector<uint8_t> read_bytes(const RowPlace& place, const std::string& column) const override {
@@ -87,10 +91,14 @@ class MdsFile final : public ColumnarFile {
     if ((*columns_)[number].kind != MdsKind::Bytes)
       throw config_error(fmt::format("{}: column '{}' is {}, not jpeg, png or bytes", name_,
                                      printable(column), printable((*columns_)[number].encoding)));
-    return use([&](const MdsRows& rows) {
-      const auto bytes = rows.value(number, place.row);
+    auto copy = use([&](const MdsRows& rows) {
+      std::vector<uint8_t> buffer;
+      const auto [begin, size] = rows.place_of(place.row);
+      const auto bytes = rows.value_in(mapped_.bytes_at(begin, size, buffer), number, place.row);
       return std::vector<uint8_t>(bytes.begin(), bytes.end());
     });
+    mapped_.note_read(0);
+    return copy;
   }
 
  private:

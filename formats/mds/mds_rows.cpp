@@ -74,9 +74,9 @@ MdsRows::MdsRows(std::span<const uint8_t> bytes, const std::vector<MdsColumn>& c
   for (const auto& column : columns_) head_ += column.size == 0 ? kWord : 0;
 }
 
-uint32_t MdsRows::word_at(size_t place) const {
+uint32_t MdsRows::word_in(std::span<const uint8_t> bytes, size_t place) {
   uint32_t word = 0;
-  std::memcpy(&word, bytes_.data() + place, kWord);
+  std::memcpy(&word, bytes.data() + place, kWord);
   return word;
 }
 
@@ -84,17 +84,27 @@ Error MdsRows::corrupt(int64_t row, const std::string& why) const {
   return config_error(fmt::format("{}: sample {}: {}", name_, row + 1, why));
 }
 
-std::span<const uint8_t> MdsRows::value(size_t column, int64_t row) const {
+std::pair<size_t, size_t> MdsRows::place_of(int64_t row) const {
   check(row >= 0 && row < samples_, "sample outside of its shard");
   const auto place = (1 + static_cast<size_t>(row)) * kWord;
   const size_t begin = word_at(place), end = word_at(place + kWord);
   if (begin > end || end > bytes_.size()) throw corrupt(row, "it is outside of the file");
-  const auto sample = bytes_.subspan(begin, end - begin);
+  return {begin, end - begin};
+}
+
+std::span<const uint8_t> MdsRows::value(size_t column, int64_t row) const {
+  const auto [begin, size] = place_of(row);
+  return value_in(bytes_.subspan(begin, size), column, row);
+}
+
+std::span<const uint8_t> MdsRows::value_in(std::span<const uint8_t> sample, size_t column,
+                                           int64_t row) const {
   if (head_ > sample.size()) throw corrupt(row, "it is shorter than its columns");
-  size_t place_of_size = begin, next = head_, first = 0, size = 0;
+  size_t place_of_size = 0, next = head_, first = 0, size = 0;
   for (size_t i = 0; i < columns_.size(); ++i) {
     const bool is_stored = columns_[i].size == 0;
-    const auto bytes = is_stored ? word_at(place_of_size) : static_cast<size_t>(columns_[i].size);
+    const auto bytes =
+        is_stored ? word_in(sample, place_of_size) : static_cast<size_t>(columns_[i].size);
     if (is_stored) place_of_size += kWord;
     if (i == column) {
       first = next;

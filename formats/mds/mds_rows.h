@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "formats/mds/mds_index.h"
@@ -29,13 +30,19 @@ class MdsRows {
   // The stored value, such as an encoded image. Throws Config for a corrupt sample.
   std::span<const uint8_t> value(size_t column, int64_t row) const;
 
+  // The same in two parts: the first byte and the bytes of a sample, and the value in its bytes.
+  std::pair<size_t, size_t> place_of(int64_t row) const;
+  std::span<const uint8_t> value_in(std::span<const uint8_t> sample, size_t column,
+                                    int64_t row) const;
+
  private:
   struct Numbers {
     MdsNumber type;
     std::span<const uint8_t> bytes;
   };
 
-  uint32_t word_at(size_t place) const;
+  uint32_t word_at(size_t place) const { return word_in(bytes_, place); }
+  static uint32_t word_in(std::span<const uint8_t> bytes, size_t place);
   Numbers numbers_of(const MdsColumn& column, std::span<const uint8_t> value, int64_t row) const;
   std::vector<TableColumn> arrays(size_t number, std::span<const int64_t> rows) const;
   TableColumn texts(size_t number, std::span<const int64_t> rows) const;

@@ -1,5 +1,6 @@
 // Reads ranges of objects. A request that takes much longer than others is sent a second time, and the
-// first answer counts ("hedged requests": Dean and Barroso, The Tail at Scale, 2013).
+// first answer counts ("hedged requests": Dean and Barroso, The Tail at Scale, 2013). Chooses how large
+// ranges should be.
 #pragma once
 
 #include <array>
@@ -34,6 +35,16 @@ class HedgedReads {
   int64_t num_hedged() const { return hedged_; }
   static constexpr int64_t kReadsPerHedge = 20;
 
+  // How many bytes to read at a time, by how long the last reads took: enough that the latency does not
+  // matter, and not more, so that objects arrive one after the other, and little is in memory.
+  int64_t piece_bytes() const { return piece_bytes_; }
+  static constexpr int64_t kMinPiece = int64_t{1} << 20, kMaxPiece = int64_t{8} << 20;
+  // `taken`: by a request for no bytes.
+  void note_latency(std::chrono::steady_clock::duration taken);
+  // What follows pieces of `piece` bytes when a read of `size` has taken this time.
+  static int64_t next_piece(int64_t piece, int64_t size, std::chrono::duration<double> taken,
+                            std::chrono::duration<double> latency);
+
  private:
   using Clock = std::chrono::steady_clock;
   static constexpr size_t kTimes = 100, kMinTimes = 16;
@@ -54,10 +65,12 @@ class HedgedReads {
 
   const bool is_on_;
   std::atomic<int64_t> hedged_ = 0;
+  std::atomic<int64_t> piece_bytes_ = 2 * kMinPiece;
   Mutex mutex_;
   std::condition_variable_any idle_;
   std::map<int, SizeClass> classes_ GUARDED_BY(mutex_);
-  int threads_ GUARDED_BY(mutex_) = 0;  // that have a request
+  int threads_ GUARDED_BY(mutex_) = 0;                                   // that have a request
+  Clock::duration latency_ GUARDED_BY(mutex_) = Clock::duration::max();  // the least
 };
 
 }  // namespace lockstep::formats

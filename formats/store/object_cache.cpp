@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kPieceBytes = int64_t{8} << 20;
+constexpr int64_t kUnitBytes = int64_t{1} << 19;  // pieces are multiples
 constexpr size_t kMaxSizes = 10'000;
 constexpr int kPartRetryMs = 10;
 constexpr size_t kSimilarKeys = 1000;
@@ -80,7 +80,12 @@ ObjectStore& ObjectCache::store_of(const StorePath& place) {
 ObjectInfo ObjectCache::request_info(const StorePath& place) {
   auto& store = store_of(place);
   try {
-    auto object = retries_.run([&] { return store.info(place.key); });
+    auto object = retries_.run([&] {
+      const auto begin = Clock::now();
+      auto info = store.info(place.key);
+      reads_.note_latency(Clock::now() - begin);
+      return info;
+    });
     // Copies of other processes can be of another version.
     if (object.tag.empty() && object.modified == 0) object.tag = unknown_version_;
     return object;
@@ -224,10 +229,9 @@ LocalCopy ObjectCache::wait_or_fetch(const StorePath& place, const ObjectInfo& o
   }
 }
 
-void ObjectCache::fetch_piece(ObjectStore& store, const ObjectInfo& object, int64_t piece,
-                              int file) {
-  const auto begin = piece * kPieceBytes;
-  const auto size = std::min(kPieceBytes, object.size - begin);
+void ObjectCache::fetch_piece(ObjectStore& store, const ObjectInfo& object, int64_t begin,
+                              int64_t end, int file) {
+  const auto size = end - begin;
   if (stop_.stop_requested()) throw ended_error();
   const auto bytes = retries_.run([&] { return reads_.read(store, object, begin, size); });
   counters_.bytes += size;
@@ -244,11 +248,15 @@ bool ObjectCache::fetch_pieces(const StorePath& place, const ObjectInfo& object,
   auto& store = store_of(place);
   try {
     pieces_.run({.name = place.path().string(),
-                 .count = (object.size + kPieceBytes - 1) / kPieceBytes,
+                 .count = (object.size + kUnitBytes - 1) / kUnitBytes,
                  .order = ahead,
+                 .piece_units = [&] { return reads_.piece_bytes() / kUnitBytes; },
                  // Processes that wait for it see progress before they take this one for stuck.
                  .idle = ahead == 0 ? std::chrono::milliseconds(0) : options_.timeout / 2},
-                [&](int64_t piece) { fetch_piece(store, object, piece, file); });
+                [&](int64_t begin, int64_t end) {
+                  fetch_piece(store, object, begin * kUnitBytes,
+                              std::min(end * kUnitBytes, object.size), file);
+                });
     return true;
   } catch (const StoreError& error) {
     if (error.failure() != StoreFailure::NoRanges) throw;

@@ -105,7 +105,8 @@ class ObjectCache {
   [[nodiscard]] bool fetch_pieces(const StorePath& place, const ObjectInfo& object, int64_t ahead,
                                   int file);
   void fetch_whole(ObjectStore& store, const ObjectInfo& object, int file);
-  void fetch_piece(ObjectStore& store, const ObjectInfo& object, int64_t piece, int file);
+  void fetch_piece(ObjectStore& store, const ObjectInfo& object, int64_t begin, int64_t end,
+                   int file);
   void run_ahead(const std::stop_token& stop);
   bool claim_ahead(const std::string& path, int64_t bytes, const std::stop_token& stop);
   void note_opened(const std::string& path);

@@ -16,6 +16,13 @@ OrderedPieces::First::~First() {
   pieces_.first_.erase(pieces_.first_.find(name_));
 }
 
+std::pair<int64_t, int64_t> OrderedPieces::Running::claim() {
+  const auto begin = next, units = work.piece_units ? work.piece_units() : 1;
+  next = work.count - begin < units + (units + 1) / 2 ? work.count : begin + units;
+  ++active;
+  return {begin, next};
+}
+
 void OrderedPieces::run(Work work, const Piece& piece) {
   Running running{.work = std::move(work), .piece = piece};
   {
@@ -28,14 +35,13 @@ void OrderedPieces::run(Work work, const Piece& piece) {
   changed_.notify_all();
   if (running.work.idle.count() > 0) wait_while_others_run(running);
   for (;;) {
-    int64_t number = 0;
+    std::pair<int64_t, int64_t> units;
     {
       const MutexLock lock(mutex_);
       if (!running.has_more()) break;
-      number = running.next++;
-      ++running.active;
+      units = running.claim();
     }
-    call(running, number);
+    call(running, units);
   }
   MutexLock lock(mutex_);
   ended_.wait(lock.native(), [&]() REQUIRES(mutex_) { return running.has_ended(); });
@@ -63,7 +69,7 @@ void OrderedPieces::start_threads(int64_t pieces) {
 void OrderedPieces::work_on(const std::stop_token& stop) {
   for (;;) {
     Running* running = nullptr;
-    int64_t number = 0;
+    std::pair<int64_t, int64_t> units;
     {
       MutexLock lock(mutex_);
       changed_.wait(lock.native(), stop, [&]() REQUIRES(mutex_) {
@@ -71,10 +77,9 @@ void OrderedPieces::work_on(const std::stop_token& stop) {
         return running != nullptr;
       });
       if (stop.stop_requested()) return;
-      number = running->next++;
-      ++running->active;
+      units = running->claim();
     }
-    call(*running, number);
+    call(*running, units);
   }
 }
 
@@ -89,10 +94,10 @@ OrderedPieces::Running* OrderedPieces::next_work() const {
 }
 
 // Called without the lock. `running` must not be used after its last piece has ended.
-void OrderedPieces::call(Running& running, int64_t number) {
+void OrderedPieces::call(Running& running, std::pair<int64_t, int64_t> units) {
   std::exception_ptr failure;
   try {
-    running.piece(number);
+    running.piece(units.first, units.second);
   } catch (...) {
     failure = std::current_exception();
   }

@@ -11,6 +11,7 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/system/mutex.h"
@@ -20,12 +21,15 @@ namespace lockstep::formats {
 // Thread: safe to call from several threads concurrently.
 class OrderedPieces {
  public:
-  using Piece = std::function<void(int64_t number)>;
+  // Does the units of work from `begin` to `end`.
+  using Piece = std::function<void(int64_t begin, int64_t end)>;
 
   struct Work {
     std::string name;
-    int64_t count = 0;  // pieces
+    int64_t count = 0;  // units of work
     int64_t order = 0;  // lower ones first
+    // The units of the piece that begins next, at least 1. Empty: 1.
+    std::function<int64_t()> piece_units = {};
     // The calling thread runs pieces too: at once if 0, else when none was run for this time.
     std::chrono::milliseconds idle{0};
   };
@@ -37,8 +41,8 @@ class OrderedPieces {
   OrderedPieces(const OrderedPieces&) = delete;
   OrderedPieces& operator=(const OrderedPieces&) = delete;
 
-  // Calls piece(0) to piece(count - 1), and returns when all calls have ended. If one throws, no others
-  // begin, and its error is thrown.
+  // Calls `piece` for all units from 0 to count, in order, and returns when all calls have ended. A rest of less
+  // than half a piece belongs to the last one. If a call throws, no others begin, and its error is thrown.
   void run(Work work, const Piece& piece);
 
   // During its lifetime, the work of this name comes before all other.
@@ -62,13 +66,15 @@ class OrderedPieces {
     std::exception_ptr failure = nullptr;
     bool has_more() const { return next < work.count; }
     bool has_ended() const { return !has_more() && active == 0; }
+    // The units of the next piece.
+    std::pair<int64_t, int64_t> claim();
   };
 
   void start_threads(int64_t pieces) REQUIRES(mutex_);
   void work_on(const std::stop_token& stop);
   Running* next_work() const REQUIRES(mutex_);
   void wait_while_others_run(const Running& running);
-  void call(Running& running, int64_t number);
+  void call(Running& running, std::pair<int64_t, int64_t> units);
 
   const int max_threads_;
   Mutex mutex_;

@@ -94,14 +94,20 @@ class MappedArrowFile final : public ColumnarFile {
 
   DataTable read(size_t row_group, const std::vector<std::string>& columns,
                  const ParallelFor& work) const override {
-    return mapped_.read([&](auto) { return file_->read(row_group, columns, work); });
+    auto table = mapped_.read([&](auto) { return file_->read(row_group, columns, work); });
+    mapped_.note_read(mapped_.bytes().size() / file_->row_groups().size());
+    return table;
   }
   DataTable read_rows(std::span<const RowPlace> rows,
                       const std::vector<std::string>& columns) const override {
-    return mapped_.read([&](auto) { return file_->read_rows(rows, columns); });
+    auto table = mapped_.read([&](auto) { return file_->read_rows(rows, columns); });
+    mapped_.note_read(0, rows.size() * columns.size());
+    return table;
   }
   std::vector<uint8_t> read_bytes(const RowPlace& row, const std::string& column) const override {
-    return mapped_.read([&](auto) { return file_->read_bytes(row, column); });
+    auto bytes = mapped_.read([&](auto) { return file_->read_bytes(row, column); });
+    mapped_.note_read(bytes.size());
+    return bytes;
   }
 
  private:

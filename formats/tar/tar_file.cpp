@@ -17,7 +17,7 @@ namespace {
 using namespace std::string_literals;
 using namespace std::string_view_literals;
 
-constexpr size_t kBlockBytes = 512;
+constexpr size_t kBlockBytes = kTarHeaderBytes;
 constexpr size_t kMaxExtensionBytes = 1 << 20;  // of a long name, or of pax records
 constexpr size_t kMaxShownName = 400;
 

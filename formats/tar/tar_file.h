@@ -9,6 +9,9 @@
 
 namespace lockstep::formats {
 
+// Of the header before the content of a member.
+inline constexpr size_t kTarHeaderBytes = 512;
+
 // A regular file in an archive.
 struct TarMember {
   std::string name;

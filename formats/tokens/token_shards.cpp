@@ -102,7 +102,9 @@ TokenShard::TokenShard(const std::filesystem::path& path, ElementType headerless
     : file_(std::make_shared<const MappedFile>(path)),
       layout_(file_->read([&](std::span<const uint8_t> bytes) {
         return parse_token_file(bytes, headerless, file_->name());
-      })) {}
+      })) {
+  file_->note_read(0);
+}
 
 std::span<const uint8_t> TokenShard::bytes_at(size_t begin, size_t count) const {
   check(begin <= size() && count <= size() - begin, "token range exceeds the shard");
@@ -111,7 +113,11 @@ std::span<const uint8_t> TokenShard::bytes_at(size_t begin, size_t count) const 
 }
 
 void TokenShard::copy(size_t begin, std::span<int64_t> out) const {
-  const auto* from = bytes_at(begin, out.size()).data();
+  check(begin <= size() && out.size() <= size() - begin, "token range exceeds the shard");
+  const auto width = bytes_of(layout_.type);
+  thread_local std::vector<uint8_t> buffer;
+  const auto* from =
+      file_->bytes_at(layout_.begin + begin * width, out.size() * width, buffer).data();
   if (layout_.type == ElementType::U16)
     copy_tokens<uint16_t>(from, out);
   else

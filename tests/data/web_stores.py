@@ -55,7 +55,7 @@ def test_ranges_in_parallel_and_copies(reader, server):
     cost = verify_large(reader)
     assert cost["bytes"] == len(LARGE) == server.bytes_of("large.bin") and cost["retries"] == 0
     spans = [headers["Range"] for _, path, headers in server.requests if headers["Range"] != "bytes=0-0"]
-    assert len(spans) == 3
+    assert 1 < len(spans) <= 20  # of at least 1 MiB
     cost = verify_large(reader)
     assert cost["bytes"] == 0 and cost["hits"] >= 1
     assert server.bytes_of("large.bin") == len(LARGE)

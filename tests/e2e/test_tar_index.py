@@ -1,12 +1,18 @@
 """Tar archives with an index: training begins before all of them are fetched, with the samples that it has without one."""
 
+import io
 import json
+import re
 import shutil
+import tarfile
+from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from object_server import BUCKET
-from processes import BIN, run
+from processes import BIN, finish, run
 from test_object_stores import in_bucket, losses, tars_job, train
 
 PATH = f"s3://{BUCKET}/indexed"
@@ -137,3 +143,43 @@ def test_a_hint_where_an_index_would_help(job, server, tars):
     ended = run([BIN / "lockstep-data", "index", tars], tars)
     assert ended.code == 78 and "is another file, not an index of shards: move it" in ended.err
     assert (tars / "index.json").read_bytes() == content
+
+
+def mapped_bytes(pid, folder):
+    """Of files in this folder, in the memory of a process; 0 if it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps").read_text().splitlines()
+    except OSError:
+        return 0
+    total, is_in_folder = 0, False
+    for line in lines:
+        if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
+            is_in_folder = f" {folder}/" in line
+        elif is_in_folder and line.startswith("Rss:"):
+            total += int(line.split()[1]) << 10
+    return total
+
+
+def test_few_pages_of_many_shards_are_mapped(job, server, tars):
+    """MappedFile::kCopyBytes of 60 MB, and what two workers read just now."""
+    rng = np.random.default_rng(3)
+    for shard in range(20):
+        with tarfile.open(tars / f"{shard}.tar", "w") as archive:
+            for sample in range(20):
+                image = io.BytesIO()
+                Image.fromarray(rng.integers(0, 256, (224, 224, 3), np.uint8)).save(image, "PNG", compress_level=0)
+                for name, content in ((f"{sample}.png", image.getvalue()), (f"{sample}.cls", b"1")):
+                    info = tarfile.TarInfo(name)
+                    info.size = len(content)
+                    archive.addfile(info, io.BytesIO(content))
+    run([BIN / "lockstep-data", "index", tars], tars)
+    upload(server, tars)
+    job.config["data"] |= {"workers": 2}
+    job.write()
+    process = job.start(f"data.train.path={PATH}", "train.epochs=3", env=in_bucket(server))
+    found = []
+    while process.poll() is None:
+        found.append(mapped_bytes(process.pid, job.directory / "cache"))
+    ended = finish(process)
+    assert ended.code == 0, ended.err
+    assert 0 < max(found) <= (16 << 20) + (2 << 20), max(found)

@@ -1,6 +1,7 @@
 """Data of HTTP servers, and of repositories of a hub: the losses of local files, also with faults and when resumed, and checks by
 `lockstep doctor`. The hub is a test server; tests/data/web_stores.py shows that huggingface_hub's clients read the same from it."""
 
+import hashlib
 import itertools
 import json
 
@@ -8,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from aiohttp import web
 
 import processes
 from forward_proxy import ForwardProxy
@@ -15,7 +17,7 @@ from object_server import Proxy
 from processes import LOCKSTEP, environment
 from refusals import error_lines
 from test_object_stores import tars_job
-from web_server import TOKEN, FileServer, HubServer, made_certificate
+from web_server import TOKEN, FileServer, HubServer, made_certificate, ranged
 
 ROWS = 96  # 12 steps of 8
 
@@ -112,11 +114,13 @@ class ChangingServer(FileServer):
     left = 0
 
     async def handle(self, request):
+        """At once: FileServer opens the file in another thread, so that the first answer could have the second version."""
         if request.headers.get("Range") == "bytes=0-0" and self.left > 0:
             self.left -= 1
             if self.left == 0:
                 self.put(*self.change)
-        return await super().handle(request)
+        content = (self.directory / request.path.lstrip("/")).read_bytes()
+        return ranged(request, content, web.Response(body=content, headers={"ETag": f'"{hashlib.md5(content).hexdigest()}"'}))
 
 
 def test_ranks_with_different_versions_of_a_file_are_refused(rows_job, tmp_path):

@@ -132,7 +132,9 @@ class IdxDataset final : public Dataset {
       scaling_.apply(images_.values.subspan(sample * num_pixels, num_pixels), pixels);
       labels[i] = labels_[sample];
     }
-    if (images_.mapped) images_.mapped->verify_unchanged();
+    if (!images_.mapped) return;
+    images_.mapped->verify_unchanged();
+    images_.mapped->note_read(request.indices.size() * num_pixels, request.indices.size());
   }
 
   SampleInfo sample_info() const override {

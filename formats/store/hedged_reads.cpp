@@ -81,7 +81,8 @@ int64_t HedgedReads::next_piece(int64_t piece, int64_t size, std::chrono::durati
       std::max<std::chrono::duration<double>>(kPieceTime, kLatenciesOfPiece * latency);
   const auto wanted = static_cast<double>(size) * std::min(time / taken, 1e3);
   const auto limited = std::clamp(static_cast<int64_t>(wanted), kMinPiece, kMaxPiece);
-  return piece + (limited - piece) / kReadsAveraged;
+  const auto step = (limited - piece) / kReadsAveraged;
+  return step == 0 ? limited : piece + step;
 }
 
 // In a new thread, because a request cannot be canceled.

@@ -39,6 +39,7 @@ TEST_CASE("hedged reads: pieces fill a fast link, and are small where the link i
   for (const auto latency_s : {0.0002, 0.05, 0.1}) {
     const Network fast{.link = 1250 * kMb, .latency_s = latency_s};
     CHECK(fast.rate(piece_on(fast)) > 0.99 * fast.link);
+    CHECK(piece_on(fast) == HedgedReads::kMaxPiece);
   }
   const Network distant{.link = 125 * kMb, .latency_s = 0.3};
   CHECK(distant.rate(piece_on(distant)) == Approx(distant.link));

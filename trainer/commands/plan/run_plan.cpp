@@ -4,12 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 
+#include "core/run_id.h"
 #include "distributed/gradients/gradient_buckets.h"
 #include "lockstep/named_tensors.h"
 #include "tracking/system/free_memory.h"
 #include "trainer/commands/plan/planned_sizes.h"
+#include "trainer/commands/trained_weights.h"
 #include "trainer/config/run_length.h"
 #include "trainer/loop/trial.h"
 #include "trainer/prepared/model_faults.h"
@@ -145,6 +148,16 @@ Activations dry_step(const PreparedRun& run, at::Device device) {
   return measured_in_step(memory, num_samples);
 }
 
+// Verifies that the run `id` can be resumed, and describes where it would continue.
+std::string resumed_text(World& world, const PreparedRun& run, const std::string& id) {
+  const auto run_dir = std::filesystem::path(run.config.run.dir) / id;
+  std::error_code ignored;
+  if (run.config.checkpoint.mirror && is_run_id(id) && !std::filesystem::exists(run_dir, ignored))
+    return fmt::format("resume: {} is not here; --dry-run does not verify checkpoint.mirror\n",
+                       run_dir.string());
+  return load_trained_weights(world, {"--dry-run", "resume from"}, id, run).text();
+}
+
 }  // namespace
 
 Json plan_run(const PreparedRun& run, const Activations& activations, bool has_copies) {
@@ -171,18 +184,19 @@ Json plan_run(const PreparedRun& run, const Activations& activations, bool has_c
   return result;
 }
 
-std::string dry_run(const PreparedRun& run) {
+std::string dry_run(const PreparedRun& run, const std::optional<std::string>& run_id) {
   const auto& config = run.config;
   const auto alone =
       World::connect({.device = config.distributed.device, .backend = config.distributed.backend});
   load_initial_weights(*alone, run);
+  const auto resumed = run_id ? resumed_text(*alone, run, *run_id) : "";
   in_gpu_memory(run.model_title(), [&] { run.model->to(alone->device()); });
   run.model->train();
   try_model(run, alone->device());
   const auto activations = dry_step(run, alone->device());
   run.model->to(at::kCPU);
   return render_plan(plan_run(run, activations)) +
-         "dry run: run file, data and model are valid, and one batch passed\n";
+         "dry run: run file, data and model are valid, and one batch passed\n" + resumed;
 }
 
 }  // namespace lockstep::trainer

@@ -1,6 +1,9 @@
 // Estimates steps, memory and communication of a run on a given number of ranks.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "trainer/commands/plan/measured_activations.h"
 #include "trainer/prepared/prepared_run.h"
 
@@ -14,8 +17,9 @@ Json plan_run(const PreparedRun& run, const Activations& activations, bool has_c
 
 // `lockstep-trainer --dry-run`: checks all that can be checked without starting a run (device, run
 // file, datasets, initial weights, and model and data with one batch of one rank), and returns the
-// rendered plan. Writes no file. Throws what training would.
-std::string dry_run(const PreparedRun& run);
+// rendered plan. `run_id`: a run to resume, whose last good checkpoint must fit. Writes no file. Throws
+// what training would.
+std::string dry_run(const PreparedRun& run, const std::optional<std::string>& run_id);
 
 // Human-readable form of plan_run()'s result.
 std::string render_plan(const Json& plan);

@@ -223,8 +223,7 @@ TEST_CASE("lockstep launch: --log-dir that is a file is an input error") {
   Shell shell;
   shell.write("file", "");
   for (const char* path : {"file", "file/logs"}) {
-    const auto result =
-        shell.lockstep(std::string("launch --program /bin/true --log-dir ") + path + " a.yaml");
+    const auto result = shell.lockstep(std::string("launch --program /bin/true --log-dir ") + path);
     CHECK(result.exit_code == 78);
     CHECK(result.err ==
           "lockstep: error: --log-dir: file is a file, not a directory; choose another\n");

@@ -34,7 +34,6 @@
 #include "trainer/commands/first_batch.h"
 #include "trainer/commands/generation_command.h"
 #include "trainer/commands/inspect_data.h"
-#include "trainer/commands/plan/run_plan.h"
 #include "trainer/commands/plan_command.h"
 #include "trainer/commands/prediction.h"
 #include "trainer/commands/store_check.h"

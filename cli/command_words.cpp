@@ -20,7 +20,40 @@ Error unexpected(const cxxopts::Options& options, const std::string& word) {
       fmt::format("{}: unknown option '{}'{}", options.program(), word, suggest(word, valid)));
 }
 
+std::string plain(std::string text) {
+  for (const auto& quote : {cxxopts::LQUOTE, cxxopts::RQUOTE})
+    for (auto at = text.find(quote); at != text.npos; at = text.find(quote, at + 1))
+      text.replace(at, quote.size(), "'");
+  return text;
+}
+
+bool is_flag(const cxxopts::Options& options, const std::string& word) {
+  return std::ranges::any_of(options.group_help("").options, [&](const auto& option) {
+    return option.is_boolean && word == "--" + option.l.front();
+  });
+}
+
+// cxxopts does not name the option whose value is not of its type.
+std::string problem_of(const cxxopts::exceptions::exception& error, const cxxopts::Options& options,
+                       const std::vector<std::string>& words) {
+  const auto text = plain(error.what());
+  if (!dynamic_cast<const cxxopts::exceptions::incorrect_argument_type*>(&error)) return text;
+  const auto begin = text.find('\'') + 1;
+  const auto value = text.substr(begin, text.rfind('\'') - begin);
+  for (size_t i = 1; i < words.size(); ++i) {
+    const auto& word = words[i];
+    const bool is_next = i + 1 < words.size() && words[i + 1] == value;
+    if (!word.starts_with('-') || (!is_next && !word.ends_with("=" + value))) continue;
+    const auto option = word.substr(0, word.find('='));
+    return fmt::format("{} {}: {}", option, value,
+                       is_flag(options, option) ? "takes no value" : "expected a number");
+  }
+  return text;
+}
+
 }  // namespace
+
+std::string problem_of(const cxxopts::exceptions::exception& error) { return plain(error.what()); }
 
 cxxopts::ParseResult parse_words(cxxopts::Options& options, const std::vector<std::string>& words) {
   std::vector<const char*> argv;
@@ -34,7 +67,8 @@ cxxopts::ParseResult parse_words(cxxopts::Options& options, const std::vector<st
     const auto& program = options.program();
     // "lockstep runs list" is described by lockstep runs --help.
     const bool is_nested = std::ranges::count(program, ' ') > 1;
-    throw config_error(fmt::format("{}: {}; see {} --help", program, error.what(),
+    throw config_error(fmt::format("{}: {}; see {} --help", program,
+                                   problem_of(error, options, words),
                                    is_nested ? program.substr(0, program.rfind(' ')) : program));
   }
 }

@@ -17,6 +17,9 @@ constexpr auto kPositional = "positional";
 // (suggesting the nearest), missing values and unexpected arguments.
 cxxopts::ParseResult parse_words(cxxopts::Options& options, const std::vector<std::string>& words);
 
+// The message of an exception of cxxopts, in ASCII.
+std::string problem_of(const cxxopts::exceptions::exception& error);
+
 // The values of a repeatable option, in the order given.
 std::vector<std::string> all_values(const cxxopts::ParseResult& parsed, const std::string& name);
 

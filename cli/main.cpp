@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/command_words.h"
 #include "cli/commands.h"
 #include "cli/trainer_program.h"
 #include "core/config/nearest_name.h"
@@ -49,10 +50,28 @@ constexpr auto kCommands = std::to_array<Command>({
     {"complete", nullptr, complete_command},  // called by these scripts
     {"man", "print a man page", man_command},
     {"version", "print the version, and which LibTorch it uses", version_command},
-    {"help", "show this help", help_command},
+    {"help", "show this help, or that of a command", help_command},
 });
 
-int help_command(int, char**) {
+// Throws Config, suggesting the nearest, if there is no such command.
+const Command& command_called(const std::string& given) {
+  std::vector<std::string> names;
+  for (const auto& command : kCommands) {
+    if (given == command.name) return command;
+    if (command.help) names.emplace_back(command.name);
+  }
+  const auto problem =
+      given.empty() ? "a command is missing" : fmt::format("unknown command '{}'", given);
+  throw config_error(problem + suggest(given, names));
+}
+
+// `lockstep help COMMAND` is `lockstep COMMAND --help`.
+int help_command(int argc, char** argv) {
+  if (argc > 1 && !wants_help({argv[1]})) {
+    std::string option = "--help";
+    char* words[] = {argv[1], option.data(), nullptr};
+    return command_called(argv[1]).run(2, words);
+  }
   fmt::print("usage: lockstep [--torch DIR] COMMAND [OPTION...]\n\ncommands:\n");
   for (const auto& command : kCommands)
     if (command.help) fmt::print("  {:<14}{}\n", command.name, command.help);
@@ -80,16 +99,9 @@ int run(int argc, char** argv) {
     launch::name_torch(argv[2]);
     return run(argc - 2, argv + 2);
   }
-  if (given == "--help" || given == "-h") return help_command(argc, argv);
+  if (given == "--help" || given == "-h") return help_command(1, argv);
   if (given == "--version") return version_command(argc - 1, argv + 1);
-  std::vector<std::string> names;
-  for (const auto& command : kCommands) {
-    if (given == command.name) return command.run(argc - 1, argv + 1);
-    if (command.help) names.emplace_back(command.name);
-  }
-  const auto problem =
-      given.empty() ? "a command is missing" : fmt::format("unknown command '{}'", given);
-  throw config_error(problem + suggest(given, names));
+  return command_called(given).run(argc - 1, argv + 1);
 }
 
 }  // namespace

@@ -7,9 +7,11 @@
 #include <filesystem>
 
 #include "catalog/run_list.h"
+#include "cli/command_words.h"
 #include "cli/commands.h"
 #include "core/config/launch_sections.h"
 #include "core/config/period.h"
+#include "core/printable.h"
 #include "core/system/thread_priority.h"
 #include "lockstep/error.h"
 #include "lockstep/rank_env.h"
@@ -63,16 +65,6 @@ Environment environment_of_process() {
   return [](const std::string& name) { return environment(name.c_str()); };
 }
 
-// Converts exceptions of cxxopts to Config errors.
-cxxopts::ParseResult parse_agent_words(cxxopts::Options& options, int argc, char** argv) {
-  try {
-    return options.parse(argc, argv);
-  } catch (const cxxopts::exceptions::exception& error) {
-    throw config_error(
-        fmt::format("{}: {}; see {} --help", options.program(), error.what(), options.program()));
-  }
-}
-
 fs::path existing_run(const fs::path& path) {
   std::error_code error;
   const auto dir = fs::weakly_canonical(path, error);
@@ -81,21 +73,43 @@ fs::path existing_run(const fs::path& path) {
   return dir;
 }
 
-Duration parse_duration(const std::string& text) {
-  const auto root = parse_config("timeout: " + text, "--timeout");
-  return ConfigValue<Duration>::read(*root.find("timeout"), "timeout");
+Duration parse_timeout(const std::string& text) {
+  const ConfigNode node{
+      .kind = ConfigNode::Kind::Scalar, .scalar = text, .origin = "lockstep sync"};
+  return ConfigValue<Duration>::read(node, "--timeout");
+}
+
+// Errors name `origin` instead of a file and line.
+void name_origin(ConfigNode& node, const std::string& origin) {
+  node.origin = origin;
+  for (auto& item : node.items) name_origin(item, origin);
+  for (auto& member : node.members) name_origin(member.value, origin);
+}
+
+// The sinks of one --sink.
+std::vector<ConfigNode> parse_sinks(const std::string& text) {
+  try {
+    auto root = parse_config("sinks: [" + text + "]", "--sink");
+    name_origin(root, "lockstep sync");
+    return root.find("sinks")->items;
+  } catch (const Error&) {
+    throw config_error(fmt::format(
+        "lockstep sync: --sink {}: not valid YAML; expected a name, or as in a run file: '{{name: "
+        "mlflow, tracking_uri: URL}}'",
+        printable(text, 200)));
+  }
 }
 
 // A sink given by name alone gets its settings from the run, if the run has it.
 void choose_sinks(tracking::TrackingConfig& config, const std::vector<std::string>& given) {
-  tracking::SinkList all = config.sinks;
-  std::string list;
-  for (const auto& sink : given) {
-    const auto* own = all.find(sink);
-    list += (list.empty() ? "" : ", ") + (own ? own->dump().dump() : sink);
-  }
-  const auto root = parse_config("sinks: [" + list + "]", "--sink");
-  config.sinks.read(*root.find("sinks"), "--sink");
+  ConfigNode list{.kind = ConfigNode::Kind::List};
+  for (const auto& text : given)
+    for (auto& sink : parse_sinks(text)) {
+      const bool is_name = sink.kind == ConfigNode::Kind::Scalar;
+      const auto* const own = is_name ? config.sinks.find(sink.scalar) : nullptr;
+      list.items.push_back(own ? parse_sinks(own->dump().dump()).front() : std::move(sink));
+    }
+  config.sinks.read(list, "--sink");
 }
 
 void show_progress_line(const std::vector<tracking::SinkStatus>& sinks) {
@@ -141,16 +155,16 @@ tracking::Forwarding forwarding_of(const cxxopts::ParseResult& parsed) {
 
 int track_command(int argc, char** argv) {
   cxxopts::Options options("lockstep track");
-  options.add_options()("h,help", "")("run", "", cxxopts::value<std::string>())(
-      "node-rank", "", cxxopts::value<int>()->default_value("0"))(
+  options.add_options()("h,help", "")("node-rank", "", cxxopts::value<int>()->default_value("0"))(
       "logs", "", cxxopts::value<int>()->default_value("1"))("attached", "")(
       "launcher", "", cxxopts::value<int64_t>()->default_value("0"))("logs-may-move", "")(
       "pid", "", cxxopts::value<std::vector<int64_t>>())(
       "forward-to", "", cxxopts::value<std::string>()->default_value(""))(
       "receive-from", "", cxxopts::value<std::vector<int>>())(
       "receive-logs", "", cxxopts::value<int>()->default_value("0"));
+  options.add_options(kPositional)("run", "", cxxopts::value<std::string>());
   options.parse_positional({"run"});
-  const auto parsed = parse_agent_words(options, argc, argv);
+  const auto parsed = parse_words(options, {argv, argv + argc});
   if (parsed.count("help")) {
     fmt::print("{}", kTrackHelp);
     return 0;
@@ -178,12 +192,12 @@ int track_command(int argc, char** argv) {
 
 int sync_command(int argc, char** argv) {
   cxxopts::Options options("lockstep sync");
-  options.add_options()("h,help", "")("run", "", cxxopts::value<std::string>())(
-      "sink", "", cxxopts::value<std::vector<std::string>>())(
+  options.add_options()("h,help", "")("sink", "", cxxopts::value<std::vector<std::string>>())(
       "dir", "", cxxopts::value<std::string>()->default_value(kRunsDir))(
       "timeout", "", cxxopts::value<std::string>()->default_value("10 min"));
+  options.add_options(kPositional)("run", "", cxxopts::value<std::string>());
   options.parse_positional({"run"});
-  const auto parsed = parse_agent_words(options, argc, argv);
+  const auto parsed = parse_words(options, {argv, argv + argc});
   if (parsed.count("help")) {
     fmt::print("{}", kSyncHelp);
     return 0;
@@ -193,11 +207,10 @@ int sync_command(int argc, char** argv) {
   tracking::SyncOptions sync{
       .run_dir = find_run_dir(parsed["run"].as<std::string>(), parsed["dir"].as<std::string>())};
   sync.config = tracking::read_tracking_config(sync.run_dir);
-  if (parsed.count("sink"))
-    choose_sinks(sync.config, parsed["sink"].as<std::vector<std::string>>());
+  if (parsed.count("sink")) choose_sinks(sync.config, all_values(parsed, "sink"));
   sync.ends = catalog::ends_to_sync(sync.run_dir);
   sync.environment = environment_of_process();
-  sync.timeout = parse_duration(parsed["timeout"].as<std::string>()).value;
+  sync.timeout = parse_timeout(parsed["timeout"].as<std::string>()).value;
   sync.on_progress = show_progress_line;
   const auto sinks = sync_run(sync);
   if (sinks.empty())

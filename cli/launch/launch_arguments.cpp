@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "cli/command_words.h"
 #include "cli/launch/launch_option_list.h"
 #include "cli/launch/launch_values.h"
 #include "core/config/nearest_name.h"
@@ -46,7 +47,8 @@ cxxopts::ParseResult parse(cxxopts::Options& options, int argc, char** argv) {
                         suggest(given.substr(0, given.find('=')), option_names(options))));
     return result;
   } catch (const cxxopts::exceptions::exception& error) {
-    throw config_error(fmt::format("{}; 'lockstep launch --help' lists the options", error.what()));
+    throw config_error(
+        fmt::format("{}; 'lockstep launch --help' lists the options", problem_of(error)));
   }
 }
 

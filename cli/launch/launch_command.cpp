@@ -14,6 +14,7 @@
 #include "core/config/nearest_name.h"
 #include "core/config/run_file.h"
 #include "core/fatal_signal.h"
+#include "core/printable.h"
 #include "core/run_id.h"
 #include "launch/launcher.h"
 #include "launch/protocol/token.h"
@@ -158,6 +159,18 @@ class NewDirectories {
   bool keep_ = false;
 };
 
+// Throws Config if the path of --log-dir, or a parent of it, is something else than a directory.
+void verify_log_dir(const fs::path& log_dir) {
+  std::error_code error;
+  for (auto path = log_dir; !path.empty(); path = path.parent_path()) {
+    if (fs::is_directory(path, error)) return;
+    if (fs::exists(path, error))
+      throw config_error(fmt::format("--log-dir: {} is a file, not a directory; choose another",
+                                     printable(path.string(), 400)));
+    if (path == path.parent_path()) return;
+  }
+}
+
 // The log directory of this node. Nodes may share a file system, so each has its own.
 fs::path log_dir_of(const LaunchArguments& arguments, const fs::path& run_dir, int node_rank) {
   const auto node = fmt::format("node_{}", node_rank);
@@ -288,6 +301,7 @@ int run_launch(const LaunchArguments& arguments) {
   if (arguments.resume && arguments.trains()) verify_resumed(place);
   if (arguments.hostfile)
     return launch_on_hosts(arguments, arguments.resume.value_or(place.run_id));
+  if (arguments.log_dir) verify_log_dir(*arguments.log_dir);
   auto options = make_options(arguments, place);
   // With several nodes, this one may join a running job; its ranks check then.
   if (options.rendezvous.max_nodes == 1 && tracking::is_written_on(place.dir(), 0))

@@ -251,8 +251,9 @@ int ArtifactsCommand::put() {
   if (as_json())
     print(artifact_page_json(artifact));
   else
-    out_ << fmt::format("{} ({} files, {}): {}\n", artifact.reference(), artifact.files.size(),
-                        size_text(artifact.size()), fmt::join(artifact.aliases, ", "));
+    out_ << fmt::format("{} ({} file{}, {}): {}\n", artifact.reference(), artifact.files.size(),
+                        artifact.files.size() == 1 ? "" : "s", size_text(artifact.size()),
+                        fmt::join(artifact.aliases, ", "));
   return 0;
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 #include <filesystem>
 #include <sstream>
 
@@ -15,6 +14,7 @@
 #include "core/printable.h"
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
+#include "tracking/log/unix_time.h"
 #include "tracking/runs/code_state.h"
 #include "tracking/runs/run_tags.h"
 #include "tracking/runs/stop_request.h"
@@ -111,7 +111,7 @@ void list(const RunsOptions& options, std::ostream& out) {
     for (const auto& entry : entries) json.push_back(entry_json(entry));
     out << catalog::to_text(json, 2) << "\n";
   } else if (!entries.empty()) {
-    print_table(entries, static_cast<double>(std::time(nullptr)), out);
+    print_table(entries, tracking::unix_now(), out);
   } else if (options.count("tag")) {
     out << fmt::format("no run has the tag '{}'\n",
                        printable(options["tag"].as<std::string>(), 100));
@@ -141,7 +141,7 @@ void show(const RunsOptions& options, std::ostream& out, std::ostream& notes) {
   else if (options.count("json"))
     out << catalog::to_text(page_json(entries), 2) << "\n";
   else
-    print_page(entries, static_cast<double>(std::time(nullptr)), out);
+    print_page(entries, tracking::unix_now(), out);
 }
 
 void compare(const RunsOptions& options, std::ostream& out) {
@@ -158,17 +158,6 @@ void compare(const RunsOptions& options, std::ostream& out) {
     print_comparison(comparison, out);
 }
 
-void verify_output(const std::filesystem::path& file) {
-  std::error_code error;
-  const auto folder = file.parent_path();
-  const auto refuse = [&](const std::string& problem) {
-    throw config_error(fmt::format("lockstep runs export: -o {}: {}", file.string(), problem));
-  };
-  if (std::filesystem::is_directory(file, error)) refuse("is a directory");
-  if (!folder.empty() && !std::filesystem::is_directory(folder, error))
-    refuse(fmt::format("the directory {} does not exist", folder.string()));
-}
-
 void export_values(const RunsOptions& options, std::ostream& out, std::ostream& notes) {
   const auto format = options["format"].as<std::string>();
   if (format != "csv" && format != "jsonl")
@@ -177,7 +166,7 @@ void export_values(const RunsOptions& options, std::ostream& out, std::ostream& 
   const auto file = options.count("output") ? options["output"].as<std::string>() : "";
   if (file.starts_with("--"))
     throw config_error(fmt::format("lockstep runs export: -o needs a file, not '{}'", file));
-  verify_output(file);
+  if (!file.empty()) verify_output("-o", file);
   catalog::RunList runs(dir_of(options));
   const auto entries = find("export", runs, options);
   print_notes(entries, notes);

@@ -38,6 +38,19 @@ void visit_values(const std::vector<catalog::RunEntry>& entries, const Visit& vi
 
 }  // namespace
 
+void verify_output(const std::string& option, const std::filesystem::path& file) {
+  std::error_code error;
+  const auto folder = file.parent_path();
+  const auto refuse = [&](const std::string& problem) {
+    throw config_error(
+        fmt::format("lockstep runs export: {} {}: {}", option, file.string(), problem));
+  };
+  if (file.empty()) refuse("expected a file, got nothing");
+  if (std::filesystem::is_directory(file, error)) refuse("is a directory");
+  if (!folder.empty() && !std::filesystem::is_directory(folder, error))
+    refuse(fmt::format("the directory {} does not exist", folder.string()));
+}
+
 void export_csv(const std::vector<catalog::RunEntry>& entries, std::ostream& out) {
   out << "metric,step,time,value,rank\n";
   visit_values(entries, [&](const std::string& name, const tracking::LoggedRow& row, double value,

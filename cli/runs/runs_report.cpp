@@ -9,6 +9,7 @@
 #include "catalog/run_catalog.h"
 #include "catalog/run_list.h"
 #include "cli/command_words.h"
+#include "cli/runs/runs_view.h"
 #include "cli/trainer_program.h"
 #include "core/config/launch_sections.h"
 #include "core/system/durable_file.h"
@@ -26,6 +27,8 @@ int write_report(const std::vector<std::string>& words, std::ostream& out) {
   const auto parsed = parse_words(known, words);
   if (!parsed.count("id"))
     throw config_error("lockstep runs export: missing run ID; 'lockstep runs list' lists the runs");
+  const auto file = parsed["html"].as<std::string>();
+  verify_output("--html", file);
   const std::filesystem::path dir = parsed["dir"].as<std::string>();
   std::vector<std::string> ids;
   for (const auto& id : parsed["id"].as<std::vector<std::string>>()) {
@@ -41,7 +44,6 @@ int write_report(const std::vector<std::string>& words, std::ostream& out) {
     runs.push_back(catalog.find(id));
     if (!runs.back()) throw config_error(fmt::format("run '{}' is a link: name its directory", id));
   }
-  const auto file = parsed["html"].as<std::string>();
   const auto html = report_html(dashboard, runs);
   write_file_durably(file, html);
   out << fmt::format("{}: {:.1f} MB, opens in any browser\n", file,

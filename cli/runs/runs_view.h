@@ -1,7 +1,9 @@
 // The output of `lockstep runs`, as JSON and as text.
 #pragma once
 
+#include <filesystem>
 #include <iosfwd>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +34,10 @@ void print_page(const std::vector<catalog::RunEntry>& entries, double now, std::
 int metric_order(std::string_view name);
 // Prints what could not be read.
 void print_notes(const std::vector<catalog::RunEntry>& entries, std::ostream& out);
+
+// Throws Config if `file`, the value of `option` of `lockstep runs export`, is a directory, or in one
+// that does not exist.
+void verify_output(const std::string& option, const std::filesystem::path& file);
 
 // One CSV or JSONL row per value: metric, step, time (unix seconds), value, rank. Throws
 // Environment if a log cannot be read.

@@ -233,11 +233,23 @@ void SweepController::end_trial(TrialRuns& running, TrialState state) {
     sweep_.write(trial);
   }
   report(trial);
+  if (state == TrialState::Failed)
+    last_failure_ = fmt::format("the last, {}: {}", trial.number, trial.reason);
   if (failures_ < sweep_.file().budget.failures || problem_) return;
-  problem_ = Error(is_input_wrong_ ? ErrorKind::Config : ErrorKind::Environment,
-                   fmt::format("{} trials in a row failed; the last, {}: {}", failures_,
-                               trial.number, trial.reason));
+  problem_ = failure(fmt::format("{} trials in a row failed", failures_));
   stop_all();
+}
+
+Error SweepController::failure(const std::string& what) const {
+  return {is_input_wrong_ ? ErrorKind::Config : ErrorKind::Environment,
+          what + "; " + last_failure_};
+}
+
+bool SweepController::has_no_result() const {
+  const auto trials = sweep_.trials();
+  return failures_ > 0 && std::ranges::all_of(trials, [](const Trial& trial) {
+           return trial.state == TrialState::Failed;
+         });
 }
 
 void SweepController::report(const Trial& trial) {
@@ -249,6 +261,7 @@ void SweepController::report(const Trial& trial) {
 
 int SweepController::finish() {
   if (problem_) throw Error(*problem_);
+  if (!signal_ && has_no_result()) throw failure("all trials failed");
   if (!options_.json) print_outcome(sweep_, out_);
   return signal_ ? 128 + *signal_ : 0;
 }

@@ -33,7 +33,7 @@ class SweepController {
                   std::ostream& out);
 
   // Returns the exit code. Throws Config if no trial logs an objective, and Config or Environment
-  // after too many failures in a row.
+  // after too many failures in a row, or if all trials failed.
   int run();
 
  private:
@@ -53,6 +53,8 @@ class SweepController {
   bool end_run(TrialRuns& running, const LoggedObjectives& logged, const ProcessExit& exit);
   void end_trial(TrialRuns& running, sweep::TrialState state);
   void report(const sweep::Trial& trial);
+  Error failure(const std::string& what) const;
+  bool has_no_result() const;
   int finish();
 
   const sweep::SweepDirectory& sweep_;
@@ -69,7 +71,8 @@ class SweepController {
   std::optional<int> signal_;
   std::optional<Error> problem_;  // thrown when all trials have ended
   int64_t failures_ = 0;          // in a row
-  bool is_input_wrong_ = true;    // all failures so far said so
+  std::string last_failure_;
+  bool is_input_wrong_ = true;  // all failures so far said so
 };
 
 }  // namespace lockstep::cli

@@ -94,6 +94,16 @@ def noisy_images_without_class():
     return {**noisy_images(), "label": torch.full((SAMPLES,), CLASSES)}
 
 
+def noisy_images_with_text():
+    """The output of a text encoder: a vector for each of three tokens."""
+    return {**{name: tensor for name, tensor in noisy_images().items() if name != "label"},
+            "encoder_hidden_states": torch.randn(SAMPLES, 3, 8)}
+
+
+def noisy_images_with_pooled_text():
+    return {**noisy_images_with_text(), "pooled_projections": torch.randn(SAMPLES, 8)}
+
+
 def waves():
     return {"input_values": torch.randn(SAMPLES, 400), "labels": torch.randint(0, CLASSES, (SAMPLES,))}
 
@@ -212,6 +222,16 @@ DENOISERS = {
                  "down_block_types": ["DownBlock2D", "DownBlock2D"], "up_block_types": ["UpBlock2D", "UpBlock2D"]}, noisy_images, short=True),
     "dit": Case("DiTTransformer2DModel", "", {"sample_size": 8, "patch_size": 2, "in_channels": 1, "num_layers": 2, "num_attention_heads": 2,
                 "attention_head_dim": 4, "num_embeds_ada_norm": CLASSES}, noisy_images_without_class),
+}
+
+ATTENDED = {"sample_size": 8, "in_channels": 1, "out_channels": 1, "attention_head_dim": 4}
+
+DENOISERS |= {
+    "sd3": Case("SD3Transformer2DModel", "", {**ATTENDED, "patch_size": 2, "num_layers": 2, "num_attention_heads": 2, "joint_attention_dim": 8,
+                "caption_projection_dim": 8, "pooled_projection_dim": 8, "pos_embed_max_size": 8}, noisy_images_with_pooled_text),
+    "unet with text": Case("UNet2DConditionModel", "", {**ATTENDED, "layers_per_block": 1, "block_out_channels": [8, 8], "norm_num_groups": 4,
+                           "cross_attention_dim": 8, "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"],
+                           "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"]}, noisy_images_with_text),
 }
 
 CASES = {**DECODERS, **ENCODERS, **ENCODER_DECODERS, **VISIONS, **AUDIO, **DENOISERS}

@@ -1,11 +1,13 @@
 """Invalid input: one clear line per rank, the right exit code, no leftovers, no hang."""
 
 import json
+import os
 import re
 import shlex
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy
@@ -23,6 +25,22 @@ OVERRIDES = {
         ["optimizer.momentun: unknown key; did you mean 'momentum'?", "valid: ", "weight_decay"],
     ),
     "misspelled section": (["optimiser.lr=1"], ["optimiser", "did you mean 'optimizer'?"]),
+    "key of a section without the section": (
+        ["epochs=3"],
+        ["argument 'epochs=3': epochs: unknown key; did you mean 'train.epochs'? valid: run, plugins, model, "],
+    ),
+    "key of another section": (
+        ["train.lr=1"],
+        ["train.lr: unknown key; did you mean 'optimizer.lr'? valid: epochs, max_steps, "],
+    ),
+    "key of a part without the part": (
+        ["data.path=.data/mnist"],
+        ["data.path: unknown key; did you mean 'data.train.path' or 'data.eval.path'? valid: train, eval, split, "],
+    ),
+    "key of a section in a section": (
+        ["train.patience=3"],
+        ["train.patience: unknown key; did you mean 'train.early_stop.patience'?"],
+    ),
     "wrong type": (["optimizer.lr=fast"], ["optimizer.lr: expected a number, got 'fast'"]),
     "fraction for a count": (
         ["train.epochs=1.5"],
@@ -246,6 +264,50 @@ def test_a_command_without_arguments_is_refused(words, text, tmp_path):
     assert processes.run([LOCKSTEP, *words.split(), "--help"], tmp_path).code == 0
 
 
+@pytest.mark.parametrize("program", [[LOCKSTEP, "schema"], [LOCKSTEP, "plan", "run.yaml"], [TRAINER, "--help"], [sys.executable, "-m", "lockstep.compile.command_line", "--help"]])
+def test_output_that_cannot_be_written(job, program):
+    """On a full disk one line, and the exit code of the environment; without a reader, that of SIGPIPE."""
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(program, cwd=job.directory, stdout=full, stderr=subprocess.PIPE, text=True, timeout=processes.TIMEOUT_S)
+    assert ended.returncode == 75 and ended.stderr.count("\n") == 1, ended.stderr
+    assert "error: cannot write the output: No space left on device" in ended.stderr
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(program, cwd=job.directory, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=processes.TIMEOUT_S)
+    os.close(writer)
+    assert ended.returncode in (-signal.SIGPIPE, 128 + signal.SIGPIPE) and ended.stderr == ""
+
+
+@pytest.mark.parametrize("words, text", [
+    (["help", "sync"], "lockstep sync: send a recorded run to its sinks"),
+    (["help", "help"], "usage: lockstep "),
+])
+def test_help_of_a_command(words, text):
+    ended = processes.run([LOCKSTEP, *words], Path("/"))
+    assert ended.code == 0 and ended.out.startswith(text), ended.out
+    assert ended.out == processes.run([LOCKSTEP, words[1], "--help"], Path("/")).out
+
+
+@pytest.mark.parametrize("words, text", [
+    ("help synk", "lockstep: error: unknown command 'synk'; did you mean 'sync'? valid: launch, "),
+    ("ui --port x", "lockstep: error: lockstep ui: --port x: expected a number; see lockstep ui --help"),
+    ("runs list --json=3", "lockstep: error: lockstep runs list: --json 3: takes no value; see lockstep runs --help"),
+    ("runs list --tag", "lockstep: error: lockstep runs list: Option 'tag' is missing an argument; see lockstep runs --help"),
+    ("runs export x --html /nowhere/x.html", "lockstep: error: lockstep runs export: --html /nowhere/x.html: the directory /nowhere does not exist"),
+    ("ckpt export x --out", "lockstep-trainer: error: lockstep ckpt export: --out needs a value"),
+])
+def test_options_with_wrong_values(words, text, tmp_path):
+    ended = processes.run([LOCKSTEP, *words.split()], tmp_path)
+    assert ended.code == 78 and ended.err.count("\n") == 1 and ended.err.startswith(text), ended.err
+
+
+def test_a_first_batch_replaces_no_file(job):
+    (job.directory / "batch").write_text("mine")
+    ended = job.run(options=["--first-batch", "batch"])
+    assert error_lines(ended, None) == ["--first-batch batch: exists already"] and ended.code == 78
+    assert (job.directory / "batch").read_text() == "mine"
+
+
 def test_a_sheet_of_images_without_the_inspection(job):
     ended = job.run(options=["--sheet", "sheet.png"])
     assert error_lines(ended, None) == ["--sheet has no effect without --inspect-data"] and ended.code == 78
@@ -321,6 +383,22 @@ def test_dry_run(job):
     refuse_dry = job.run("model.classes=3", options=["--dry-run"])
     assert refuse_dry.code == 78
     assert "the dataset has label" in refuse_dry.err
+    assert files_below(job.directory) == before
+
+
+def test_dry_run_of_a_run_to_resume(job):
+    run = job.train("train.max_steps=2")
+    before = files_below(job.directory)
+    options = ["--dry-run", "--resume", run.name]
+    ended = job.run(options=options)
+    assert ended.code == 0 and ended.out.endswith(f"weights: {run} after step 2\n"), ended.out + ended.err
+    for overrides, words, text in [
+        (["model.hidden=[16]"], options, f"{run}/checkpoints/2: 'layers.0.weight' is [32,784] in the checkpoint and [16,784] in the model"),
+        ([], ["--dry-run", "--resume", "nowhere"], "--resume nowhere: there is no such run in "),
+        ([], ["--inspect-data", "--resume", run.name], "--resume has no effect with --inspect-data"),
+    ]:
+        ended = job.run(*overrides, options=words)
+        assert ended.code == 78 and text in error_lines(ended, None)[0], ended.err
     assert files_below(job.directory) == before
 
 

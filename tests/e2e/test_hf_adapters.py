@@ -192,6 +192,92 @@ def test_a_resumed_run_has_the_same_bits(job, capsys, package):
     assert content["base"]["path"] == str(moved)
 
 
+def test_exports_with_a_base_model_in_several_files(job, capsys, package):
+    """The base model of the checkpoint is an index, that of train.init_from."""
+    use(job, package)
+    with zipfile.ZipFile(package) as archive:
+        tensors = load(archive.read("weights.safetensors"))
+    names = sorted(tensors)
+    tensors["model.norm.weight"] += 1  # so that the package is another base model
+    files = {"model-1.safetensors": names[::2], "model-2.safetensors": names[1::2]}
+    for file, kept in files.items():
+        (job.directory / file).write_bytes(save({name: tensors[name] for name in kept}))
+    index = job.directory / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {name: file for file, kept in files.items() for name in kept}}))
+    run_dir = job.train(f"train.init_from={index}", "train.max_steps=1")
+    step, out = last_weights(run_dir).parent, job.directory / "graph.pt2"
+    assert json.loads((step / "manifest.json").read_text())["content"]["base"]["path"] == str(index)
+    code, _, errors = compile_here(capsys, "export", step, "--format", "pt2", "--out", out)
+    assert code == 0, errors
+    data = hf_cases.data_of(MODEL)
+    exported = torch.export.load(out).module()(data["tokens"])
+    ended = job.run(f"train.init_from={index}", options=["--predict", job.directory / "logits", "--resume", run_dir.name])
+    assert ended.code == 0, ended.err
+    assert (load_file(job.directory / "logits")["predictions"] - exported).abs().max() < 1e-5
+    out.unlink()
+    (job.directory / "model-2.safetensors").unlink()
+    code, _, errors = compile_here(capsys, "export", step, "--format", "pt2", "--out", out)
+    assert code == 78 and len(errors) == 1 and f"base model: {index}: names model-2.safetensors, which does not exist; " in errors[0]
+
+
+RETURNING = """
+import peft, torch, transformers
+from torch.nn import functional as F
+
+def adapted(base):
+    model = transformers.AutoModelForCausalLM.from_pretrained(base, attn_implementation="sdpa")
+    torch.manual_seed(7)
+    return peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", **SETTINGS))
+
+def loss(model, batch):
+    logits = model(input_ids=batch["tokens"]).logits
+    return {"loss": F.cross_entropy(logits.flatten(0, 1), batch["targets"].flatten()), "predictions": logits}
+"""
+
+
+def test_a_function_that_returns_a_model_of_peft(job, capsys, base, quick_compiler):  # noqa: F811
+    """It is trained as that of --lora, and its checkpoints have the same content."""
+    package, file = job.directory / "model.ls2", job.directory / "made.py"
+    file.write_text(RETURNING.replace("SETTINGS", str(SAME)))
+    data = use(job, package)
+    code, _, errors = compile_here(capsys, f"{file}:adapted", f"base={base}", "--loss", "loss", "--batch", job.file, "-o", package)
+    assert code == 0, errors
+    run_dir = job.train()
+    model = new_in_python(base)
+    assert [value for _, value in job.series(run_dir.name, "train/loss")] == pytest.approx(train_in_peft(model, data), rel=TOLERANCE)
+    step, expected = last_weights(run_dir).parent, peft.get_peft_model_state_dict(model)
+    files = load_file(step / "adapter_model.safetensors")
+    assert files.keys() == expected.keys() and len(read_raw(last_weights(run_dir))) == len(files)
+    logits = logits_of(model, data)
+    assert (logits_of(peft.PeftModel.from_pretrained(read_base(base), step), data) - logits).abs().max() < 1e-4
+    ckpt(job, "export", run_dir.name, "--out", job.directory / "merged", "--merge")
+    assert (logits_of(read_base(job.directory / "merged"), data) - logits).abs().max() < 1e-4
+
+
+WHOLE = {
+    "another kind": (peft.IA3Config(task_type="CAUSAL_LM", target_modules=["k_proj"], feedforward_modules=[]), None, "peft_type 'IA3' is not LORA"),
+    "biases": (peft.LoraConfig(r=2, target_modules=["q_proj"], bias="all"), None, "'bias' is 'all'; only 'none' is supported"),
+    "embeddings": (peft.LoraConfig(r=2, target_modules=["embed_tokens"]), None, "'model.embed_tokens' is of type Embedding"),
+    "more that is trained": (peft.LoraConfig(r=2, target_modules=["q_proj"]), lambda model: model.model.model.norm.requires_grad_(True),
+                             "'model.norm.weight' is trained, but is not part of PEFT's files"),
+    "a second adapter": (peft.LoraConfig(r=2, target_modules=["q_proj"]), lambda model: model.add_adapter("b", peft.LoraConfig(r=2)),
+                         "its adapters are default, b; expected one, called 'default'"),
+    "merged": (peft.LoraConfig(r=2, target_modules=["q_proj"]), lambda model: model.merge_adapter(), "its adapters are merged or disabled"),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_models_of_peft_whose_checkpoints_are_whole(base, name):
+    from lockstep.compile.hf.adapters import returned_adapters
+
+    config, change, text = WHOLE[name]
+    model, lines = peft.get_peft_model(read_base(base), config), []
+    if change is not None:
+        change(model)
+    assert returned_adapters(model, lines.append) is None
+    assert len(lines) == 1 and text in lines[0] and lines[0].endswith(": checkpoints contain the whole model, without PEFT's files")
+
+
 def test_continues_an_adapter_on_weights_in_bf16(job, base, adapter, tmp_path, quick_compiler):  # noqa: F811
     package = compiled(tmp_path, f"hf:{base}", "--adapter", adapter, "--base-dtype", "bf16", "--precision", "bf16")
     with zipfile.ZipFile(package) as archive:

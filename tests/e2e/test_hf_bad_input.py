@@ -66,6 +66,9 @@ UNET = {"_class_name": "UNet2DModel", "sample_size": 8, "in_channels": 1, "out_c
 DENOISERS = {
     "an unknown class": ({"_class_name": "UNet2D"}, {}, [], ["config.json: 'UNet2D' is not a model of diffusers"]),
     "a model of another kind": ({"_class_name": "AutoencoderKL"}, {}, [], ["a AutoencoderKL does not predict noise"]),
+    "a model of tokens": ({"_class_name": "UVit2DModel"}, {}, [], ["a UVit2DModel does not predict noise: its forward() takes input_ids, "]),
+    "no text": ({"_class_name": "UNet2DConditionModel", "mid_block_type": None}, {}, [], [
+        "the model fails on the example batch: ", "; the batch has no encoder_hidden_states, which the model takes: give --batch a run file "]),
     "an argument of another class": ({}, {}, ["layer_per_block=2"], ["UNet2DModel has no 'layer_per_block'", "did you mean 'layers_per_block'?"]),
     "groups that do not divide": ({"norm_num_groups": 3}, {}, [], ["config.json: ValueError: ", "divisible"]),
     "a task": ({}, {}, ["--task", "causal-lm"], ["--task causal-lm: a model of diffusers has one task"]),

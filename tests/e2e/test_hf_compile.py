@@ -46,7 +46,8 @@ def eager_loss(model, batch):
         import diffusers
 
         noisy = diffusers.DDPMScheduler().add_noise(batch["image"], batch["noise"], batch["timestep"])
-        return F.mse_loss(model(noisy, batch["timestep"], class_labels=batch["label"]).sample, batch["noise"])
+        named = {"class_labels" if name == "label" else name: tensor for name, tensor in batch.items() if name not in ("image", "noise")}
+        return F.mse_loss(model(noisy, **named).sample, batch["noise"])
     if "targets" in batch:
         return F.cross_entropy(model(input_ids=batch["tokens"]).logits.flatten(0, 1), batch["targets"].flatten())
     if "image" in batch:

@@ -154,7 +154,7 @@ def test_no_weights(job):
 
 
 def test_weights_of_another_model(job, trained):
-    refuse_prediction(job, 78, ["'layers.0.weight' is [32,784] in the checkpoint and [16,784] in the model"],
+    refuse_prediction(job, 78, [f"{trained}/checkpoints/", ": 'layers.0.weight' is [32,784] in the checkpoint and [16,784] in the model"],
                       "model.hidden=[16]", resume=trained.name)
 
 

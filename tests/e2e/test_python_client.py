@@ -65,6 +65,30 @@ def run_script(tmp_path, text, **environment):
     return processes.run([sys.executable, "script.py"], tmp_path, processes.environment(**environment))
 
 
+@pytest.mark.parametrize("arguments, text", [
+    ("name='a', tag=['b']", "lockstep: warning: init(tag=...) has no effect; did you mean 'tags'?"),
+    ("name='a', sinks=['csvv']", "/config.yaml:4: tracking.sinks[0].name: unknown sink 'csvv'; did you mean 'csv'?"),
+    ("name='a', sinks=['webhook']", "webhook is not complete: webhook: no url configured; set url or the environment variable "),
+    ("name='a', entity='me', reinit=True, save_code=False, settings=None", None),
+])
+def test_what_init_ignores_and_what_the_agent_refuses_is_one_line(tmp_path, arguments, text):
+    ended = run_script(tmp_path, f"with lockstep.init({arguments}) as run:\n    run.log({{'x': 1}})\n")
+    lines = ended.err.splitlines()
+    assert ended.code == 0 and len(lines) == (text is not None), ended.err
+    assert text is None or lines[0].startswith("lockstep: warning: ") and text in lines[0], ended.err
+
+
+def test_arguments_of_other_types(tmp_path):
+    for arguments in ({"name": 3}, {"id": 7}, {"group": ["a"]}):
+        ((name, value),) = arguments.items()
+        with pytest.raises(ValueError, match=re.escape(f"{name}={value!r}: expected a text")):
+            lockstep.init(dir=tmp_path, **arguments)
+    with pytest.raises(ValueError, match="mode='off': expected 'disabled'"):
+        lockstep.init(dir=tmp_path, mode="off")
+    with lockstep.init(dir=tmp_path, tags="one", agent=False) as run:
+        assert run.tags == ("one",)
+
+
 def test_every_value_is_what_the_command_reads(runs):
     numpy, torch = pytest.importorskip("numpy"), pytest.importorskip("torch")
     values = [{"train/loss": 0.1 + 0.2, "acc": 1}, {"train/loss": math.nan, "acc": -math.inf}, {"train/loss": 1e-320, "acc": True},

@@ -287,6 +287,12 @@ def test_failing_trials_are_counted_and_shown_and_end_the_sweep(job):
     assert len(sweep.trials()) == 3
 
 
+def test_a_sweep_without_a_result_fails(job):
+    sweep = Sweep(job, "typo", space=LEARNING_RATE, budget={"trials": 2}, overrides=["train.epoch=1"])
+    refused(sweep.run(), "all trials failed; the last, 1: ")
+    assert "train.epoch: unknown key; did you mean 'epochs'?" in sweep.trials()[1]["reason"]
+
+
 def test_the_recipe(job):
     """With less data and fewer trials."""
     recipe = yaml.safe_load((SOURCE / "configs" / "sweep_mnist.yaml").read_text())

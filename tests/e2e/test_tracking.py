@@ -234,6 +234,21 @@ def test_sync_tracks_each_destination(job):
     assert rows_of(own) == rows and rows_of(target) == rows
 
 
+@pytest.mark.parametrize("words, text", [
+    (["--sink", "csvv"], "lockstep sync: --sink[0].name: unknown sink 'csvv'; did you mean 'csv'? valid: "),
+    (["--sink", "csv", "--sink", "{name: jsonl, pat: x}"], "lockstep sync: --sink[1].pat: unknown key; did you mean 'path'?"),
+    (["--sink", "{name: csv"], "lockstep sync: --sink {name: csv: not valid YAML; expected a name, or as in a run file: "),
+    (["--timeout", "soon"], "lockstep sync: --timeout: expected a duration such as '30 s'"),
+    (["--sinks", "csv"], "lockstep sync: unknown option '--sinks'; did you mean '--sink'?"),
+    (["csv"], "lockstep sync: unexpected argument 'csv'"),
+])
+def test_sync_with_invalid_arguments(tmp_path, words, text):
+    shutil.copytree(SOURCE / "tests" / "golden" / "0.1-run", tmp_path / "runs")
+    (run,) = (path.name for path in (tmp_path / "runs").iterdir() if path.is_dir())
+    ended = processes.run([LOCKSTEP, "sync", run, *words], tmp_path)
+    assert ended.code == 78 and ended.err.count("\n") == 1 and ended.err.startswith(f"lockstep: error: {text}"), ended.err
+
+
 def test_embedded_run_is_synced_without_config_file(job):
     run_dir = job.train(ranks=2)
     (run_dir / "config.yaml").unlink()

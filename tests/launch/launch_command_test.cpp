@@ -219,6 +219,18 @@ TEST_CASE("lockstep launch: --run-id and run.dir set the log directory") {
   CHECK_FALSE(shell.has("out"));
 }
 
+TEST_CASE("lockstep launch: --log-dir that is a file is an input error") {
+  Shell shell;
+  shell.write("file", "");
+  for (const char* path : {"file", "file/logs"}) {
+    const auto result = shell.lockstep(std::string("launch --program /bin/true --log-dir ") + path);
+    CHECK(result.exit_code == 78);
+    CHECK(result.err ==
+          "lockstep: error: --log-dir: file is a file, not a directory; choose another\n");
+  }
+  CHECK_FALSE(shell.has("runs"));
+}
+
 TEST_CASE("lockstep launch: an input error leaves no directory, other failures leave their logs") {
   Shell shell;
   const auto wrong = shell.lockstep("launch -n 2 --program sh -- -c 'echo bad key >&2; exit 78'");

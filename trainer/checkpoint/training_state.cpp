@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "core/printable.h"
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
 #include "distributed/sharding/shard_strategy.h"
@@ -167,6 +168,19 @@ void load_state(World& world, const TrainingState& state, Checkpoint& checkpoint
                divided_average(*state.average));
 }
 
+// Calls `load`, which loads the state in the directory `checkpoint`; errors in its content name it.
+template <class Load>
+void load_from(const std::filesystem::path& checkpoint, const Load& load) {
+  try {
+    load();
+  } catch (const PeerError&) {
+    throw;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Config) throw;
+    throw config_error(fmt::format("{}: {}", printable(checkpoint.string(), 400), error.what()));
+  }
+}
+
 // Returns {"rejected": [...], "head": {...} or null}.
 nlohmann::json find_checkpoint(const std::filesystem::path& checkpoints,
                                const std::filesystem::path& base, Checkpoint& checkpoint) {
@@ -266,7 +280,8 @@ std::vector<std::string> restore_state(World& world, const TrainingState& state,
     return rejected;
   }
   state.head = read_head(result["head"]);
-  load_state(world, state, checkpoint);
+  load_from(checkpoints / std::to_string(state.head.position.step),
+            [&] { load_state(world, state, checkpoint); });
   const auto keep_whole = [](const auto&, const auto& tensor) { return tensor; };
   checkpoint.rng = broadcast_tensors(world, std::move(checkpoint.rng), "random states", keep_whole);
   restore_rng(world, checkpoint);
@@ -298,7 +313,8 @@ RestoredWeights restore_weights(World& world, Model& model,
                            .averaged = averaged && head.ema_updates > 0,
                            .rejected = result["rejected"].get<std::vector<std::string>>()};
   auto& weights = restored.averaged ? checkpoint.ema : checkpoint.model;
-  load_tensors(world, tensors_of(model), std::move(weights), "weights");
+  load_from(checkpoints / std::to_string(restored.step),
+            [&] { load_tensors(world, tensors_of(model), std::move(weights), "weights"); });
   return restored;
 }
 

@@ -86,12 +86,11 @@ CheckpointArguments parse(const std::vector<std::string>& words) {
   for (size_t i = 1; i < words.size(); ++i) {
     const auto& word = words[i];
     const auto takes_value = [&](const std::string& option, std::string& value) {
-      if (word.starts_with(option + "="))
-        value = word.substr(option.size() + 1);
-      else if (word == option && i + 1 < words.size())
-        value = words[++i];
-      else
-        return false;
+      if (word != option && !word.starts_with(option + "=")) return false;
+      if (word == option && i + 1 == words.size())
+        throw config_error(
+            fmt::format("lockstep ckpt {}: {} needs a value", parsed.command, option));
+      value = word == option ? words[++i] : word.substr(option.size() + 1);
       return true;
     };
     if (takes_value("--dir", parsed.dir)) continue;

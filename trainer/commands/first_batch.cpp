@@ -1,11 +1,17 @@
 #include "trainer/commands/first_batch.h"
 
+#include <fmt/format.h>
+
 #include "data/loader/loader.h"
+#include "lockstep/error.h"
 #include "trainer/checkpoint/safetensors.h"
 
 namespace lockstep::trainer {
 
 void write_first_batch(const PreparedRun& run, const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored))
+    throw config_error(fmt::format("--first-batch {}: exists already", path.string()));
   const auto& train_set = *run.data.train;
   data::DistributedSampler sampler(train_set.size(), {0, run.ranks.world_size}, run.order);
   sampler.set_epoch(0, run.config.data.loader.shuffle_lanes);

@@ -3,11 +3,17 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <filesystem>
+#include <limits>
 
 #include "core/config/nearest_name.h"
 #include "core/printable.h"
+#include "core/run_id.h"
 #include "lockstep/error.h"
 #include "trainer/commands/plan/run_plan.h"
+#include "trainer/commands/trained_weights.h"
+#include "trainer/loop/trial.h"
+#include "trainer/prepared/model_faults.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -124,6 +130,23 @@ void verify_batch(const data::LoaderConfig& config, const PlanArguments& parsed)
   if (!problem.empty()) throw config_error(problem);
 }
 
+// The device of a dry run has the memory that it has: not limited here.
+Activations dry_step(const PreparedRun& run, at::Device device) {
+  const auto num_samples = run.plan.per_rank_batch_size;
+  const auto memory = try_step(run, device, num_samples, std::numeric_limits<size_t>::max());
+  return measured_in_step(memory, num_samples);
+}
+
+// Verifies that the run `id` can be resumed, and describes where it would continue.
+std::string resumed_text(World& world, const PreparedRun& run, const std::string& id) {
+  const auto run_dir = std::filesystem::path(run.config.run.dir) / id;
+  std::error_code ignored;
+  if (run.config.checkpoint.mirror && is_run_id(id) && !std::filesystem::exists(run_dir, ignored))
+    return fmt::format("resume: {} is not here; --dry-run does not verify checkpoint.mirror\n",
+                       run_dir.string());
+  return load_trained_weights(world, {"--dry-run", "resume from"}, id, run).text();
+}
+
 }  // namespace
 
 CommandOutput plan_command(const std::vector<std::string>& words) {
@@ -138,6 +161,21 @@ CommandOutput plan_command(const std::vector<std::string>& words) {
                             .local_world_size = static_cast<int>(parsed.per_node)});
   const auto plan = plan_run(run, measure_activations(run), parsed.continues_on_loss);
   return {parsed.as_json ? plan.dump(2) + "\n" : render_plan(plan)};
+}
+
+std::string dry_run(const PreparedRun& run, const std::optional<std::string>& run_id) {
+  const auto& config = run.config;
+  const auto alone =
+      World::connect({.device = config.distributed.device, .backend = config.distributed.backend});
+  load_initial_weights(*alone, run);
+  const auto resumed = run_id ? resumed_text(*alone, run, *run_id) : "";
+  in_gpu_memory(run.model_title(), [&] { run.model->to(alone->device()); });
+  run.model->train();
+  try_model(run, alone->device());
+  const auto activations = dry_step(run, alone->device());
+  run.model->to(at::kCPU);
+  return render_plan(plan_run(run, activations)) +
+         "dry run: run file, data and model are valid, and one batch passed\n" + resumed;
 }
 
 }  // namespace lockstep::trainer

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
@@ -33,7 +34,6 @@
 #include "trainer/commands/first_batch.h"
 #include "trainer/commands/generation_command.h"
 #include "trainer/commands/inspect_data.h"
-#include "trainer/commands/plan/run_plan.h"
 #include "trainer/commands/plan_command.h"
 #include "trainer/commands/prediction.h"
 #include "trainer/commands/store_check.h"
@@ -161,9 +161,11 @@ Arguments parse_arguments(int argc, char** argv) {
       arguments.positional.push_back(argument);
     }
   }
-  if (!arguments.sheet.empty() && arguments.command != Command::InspectData &&
-      arguments.command != Command::Help)
+  const auto command = arguments.command;
+  if (!arguments.sheet.empty() && command != Command::InspectData && command != Command::Help)
     throw config_error("--sheet has no effect without --inspect-data");
+  if (arguments.resume_id && (command == Command::InspectData || command == Command::FirstBatch))
+    throw config_error(fmt::format("--resume has no effect with --{}", name_of(command)));
   verify_generation(arguments);
   return arguments;
 }
@@ -327,8 +329,9 @@ int run_command(const Arguments& arguments, int argc, char** argv, const RankEnv
     return trainer::load_run_config(file, arguments.overrides());
   };
   const auto print = [](const std::string& text) {
-    std::cout << text << std::flush;
-    return 0;
+    if (std::cout << text << std::flush) return 0;
+    if (errno == EPIPE) end_process(128 + SIGPIPE);  // its reader has left
+    throw errno_error("cannot write the output");
   };
   const auto print_output = [&](const trainer::CommandOutput& output) {
     print(output.text);
@@ -344,7 +347,8 @@ int run_command(const Arguments& arguments, int argc, char** argv, const RankEnv
     case Command::DryRun: {
       const auto checked = config();
       checked.run.verify_dir();
-      return print(trainer::dry_run(trainer::prepare_training(checked, ranks)));
+      const auto run = trainer::prepare_training(checked, ranks);
+      return print(trainer::dry_run(run, arguments.resume_id));
     }
     case Command::FirstBatch:
       trainer::write_first_batch(trainer::prepare_data(config(), ranks), arguments.file);

@@ -1,10 +1,14 @@
 #include "trainer/config/run_config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/version.h>
+
+#include <map>
 
 #include "core/config/plugin.h"
 #include "core/config/run_file.h"
+#include "core/printable.h"
 #include "lockstep/rank_env.h"
 #include "tracking/alerts/alert_rules.h"
 
@@ -44,6 +48,75 @@ void verify_registries() {
   hook_registry().verify();
 }
 
+const ConfigNode* member_of(const ConfigNode* map, const std::string& key) {
+  return map && map->kind == ConfigNode::Kind::Map ? map->find(key) : nullptr;
+}
+
+// The keys of a section, with their schemas; of a part, those of the one that `given` selects, or of
+// all.
+Json keys_of(const Json& section, const ConfigNode* given) {
+  if (section.contains("properties")) return section["properties"];
+  Json keys = Json::object();
+  if (!section.contains("x-parts") || section["type"] == "array") return keys;
+  const auto* const name = member_of(given, "name");
+  for (const auto& part : section["x-parts"])
+    if (const auto& own = part["properties"]; !name || own["name"]["const"] == name->scalar)
+      keys.update(own);
+  return keys;
+}
+
+// Paths such as "train.epochs", by the number of sections in them.
+using Places = std::map<int, std::vector<std::string>>;
+
+// Adds where the sections in `keys`, and those within them, have `key`. `given`: what the run file
+// has there, or null; `path`: its path, with a dot at the end.
+void find_places(const std::string& key, const Json& keys, const ConfigNode* given,
+                 const std::string& path, int depth, Places& places) {
+  for (const auto& [name, section] : keys.items()) {
+    const auto* const node = member_of(given, name);
+    const auto inner = keys_of(section, node);
+    if (inner.contains(key)) places[depth].push_back(fmt::format("'{}{}.{}'", path, name, key));
+    find_places(key, inner, node, path + name + ".", depth + 1, places);
+  }
+}
+
+// Throws Config for a key that only other sections have, such as `epochs` outside of `train`. Suggests
+// those in the same section first.
+void refuse_misplaced(const ConfigNode& root) {
+  constexpr size_t kMaxPlaces = 3;  // more are no help
+  if (root.kind != ConfigNode::Kind::Map) return;
+  const auto sections = keys_of(ConfigDescriber::describe(RunConfig{}), nullptr);
+  const auto verify = [&](const ConfigNode* map, const std::string& path, const Json& keys) {
+    if (!map || map->kind != ConfigNode::Kind::Map) return;
+    if (keys.empty()) return;  // of an unknown part
+    for (const auto& [key, node] : map->members) {
+      if (keys.contains(key)) continue;
+      Places places;
+      find_places(key, keys, map, path, 1, places);
+      if (places.empty()) find_places(key, sections, &root, "", 1, places);
+      if (places.empty() || places.begin()->second.size() > kMaxPlaces) continue;
+      std::vector<std::string> valid;
+      for (const auto& item : keys.items()) valid.push_back(item.key());
+      throw config_error(fmt::format(
+          "{}: {}{}: unknown key; did you mean {}? valid: {}", node.origin, path, printable(key),
+          fmt::join(places.begin()->second, " or "), fmt::join(valid, ", ")));
+    }
+  };
+  verify(&root, "", sections);
+  for (const auto& [name, section] : sections.items())
+    verify(root.find(name), name + ".", keys_of(section, root.find(name)));
+}
+
+// Errors about keys suggest those of other sections too.
+void read_sections(const ConfigNode& root, RunConfig& config) {
+  try {
+    read_fields(root, "", config);
+  } catch (const Error&) {
+    refuse_misplaced(root);
+    throw;
+  }
+}
+
 }  // namespace
 
 RunConfig load_run_config(const std::filesystem::path& path,
@@ -53,7 +126,7 @@ RunConfig load_run_config(const std::filesystem::path& path,
   load_sink_plugins(root);
   verify_registries();
   RunConfig config;
-  read_fields(root, "", config);
+  read_sections(root, config);
   if (config.checkpoint.keep_every && config.checkpoint.keep_every->unit == Period::Unit::Seconds)
     throw config_error(fmt::format("{}: checkpoint.keep_every: expected steps or epochs",
                                    root.find("checkpoint")->find("keep_every")->origin));

@@ -1,14 +1,22 @@
 """lockstep-compile: the command."""
 
 import argparse
+import os
+import signal
 import sys
 import time
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lockstep.compile import export_command
 from lockstep.compile.hf.command import PREFIX, compile_directory
 from lockstep.compile.sources import Parser, Refused, Sources, arguments_of, user_code, described
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from lockstep.compile.packing import Adapter
 
 USAGE = """\
 usage: lockstep-compile MODEL.py:FUNCTION [NAME=VALUE ...] --loss LOSS --batch BATCH [-o model.ls2]
@@ -91,6 +99,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-cache", action="store_true")
     options = parser.parse_intermixed_args(arguments)
+    if ":" not in options.model:
+        raise Refused(f"'{options.model}': expected FILE.py:FUNCTION, MODULE:FUNCTION such as lockstep.models:gpt, hf:DIR, or the command export")
     for name in ("ranks", "segments", "threads", "length"):
         if isinstance(getattr(options, name), int) and getattr(options, name) < 1:
             raise Refused(f"--{name}: expected at least 1")
@@ -137,16 +147,45 @@ def compile_function(options: argparse.Namespace, out: Path) -> None:
     batch = read_batch(options.batch, sources, options.ranks, options.set)
     compile_step(module, loss, batch, out, dynamic_batch=options.dynamic_batch, segments=options.segments,
                  precision=options.precision, device=options.device, threads=options.threads, use_cache=not options.no_cache,
-                 report=lambda line: print(line, flush=True))
+                 adapter=adapters_of(module), report=report)
+
+
+def report(line: str) -> None:
+    print(line, flush=True)
+
+
+def adapters_of(module: "nn.Module") -> "Adapter | None":
+    """Of a model of PEFT, whose checkpoints then contain only what is trained."""
+    peft = sys.modules.get("peft")
+    if peft is None or not isinstance(module, peft.PeftModel):
+        return None
+    from lockstep.compile.hf.adapters import returned_adapters
+
+    return returned_adapters(module, report)
+
+
+def show(text: str) -> int:
+    """Returns the exit code: also if its reader has left (`| head`), or it cannot be written."""
+    try:
+        print(text, end="", flush=True)
+        return 0
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python still has to write
+        if isinstance(error, BrokenPipeError):
+            return 128 + signal.SIGPIPE
+        print(f"lockstep-compile: error: cannot write the output: {error.strerror}", file=sys.stderr)
+        return 75
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit code. `arguments`: default: those of the command line."""
     arguments = sys.argv[1:] if arguments is None else arguments
     exports = arguments[:1] == ["export"]
-    if not arguments or "--help" in arguments or "-h" in arguments:
-        print(export_command.USAGE if exports else USAGE, end="")
-        return 0 if arguments else 78
+    if not arguments:
+        print("lockstep-compile: error: the model is missing: MODEL.py:FUNCTION or hf:DIR; see lockstep-compile --help", file=sys.stderr)
+        return 78
+    if "--help" in arguments or "-h" in arguments:
+        return show(export_command.USAGE if exports else USAGE)
     warnings.simplefilter("ignore")  # internal warnings of torch
     try:
         export_command.export(arguments[1:]) if exports else act(parse(arguments))

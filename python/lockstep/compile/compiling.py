@@ -128,7 +128,8 @@ def compile_step(
     manifest |= {} if adapter is None else {"adapter": described_adapter(adapter)}
     flops = [count_flops(passes[0].graphs[name]) for name in segment_names(passes[0].parts, training=True)]
     described = [{**part, "flops": number} for part, number in zip(describe_parts(passes[0].parts), flops)]
-    manifest |= {"inputs": inputs, "unexported": unexported, "segments": described, "evaluation": describe_parts(passes[1].parts), "units": blocks}
+    manifest |= {"inputs": inputs, "unexported": unexported, "segments": described, "evaluation": describe_parts(passes[1].parts)}
+    manifest |= {"units": blocks if adapter is None else [block.removeprefix(adapter.prefix) for block in blocks]}
     manifest |= describe_loss(chosen, train) | describe_classes(chosen, step, batch, evaluation)
     manifest |= {"name": name or type(module).__name__, "torch": torch.__version__.split("+")[0], "device": device,
                  "architecture": platform.machine(), "cpu_flags": cpu_flags(), "gpu": gpu_name(device), "threads": threads,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.compile import PACKAGE_FORMAT
+from lockstep.compile.hf.directory import INDEX_ENDING, files_of_index
 from lockstep.compile.sources import Parser, Refused
 
 if TYPE_CHECKING:
@@ -84,18 +85,15 @@ class Checkpoint:
 
 
 def base_tensors(path: Path, checksums: dict[str, int]) -> dict[str, torch.Tensor]:
-    """Those of a base model, verified. `path`: safetensors, or a package."""
+    """Those of a base model, verified. `path`: safetensors, an index of several, or a package."""
     import torch
-    from safetensors.torch import load, load_file
 
     from lockstep.compile.checksums import crc32c
 
     try:
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                stored = load(archive.read("weights.safetensors"))
-        else:
-            stored = load_file(path)
+        stored = stored_tensors(path)
+    except Refused as error:
+        raise Refused(f"base model: {error}; the checkpoint contains only what was trained: put the original files there") from error
     except Exception as error:
         raise Refused(f"base model {path}: {error}; the checkpoint contains only what was trained: put the original file there") from error
     for name, checksum in checksums.items():
@@ -104,6 +102,16 @@ def base_tensors(path: Path, checksums: dict[str, int]) -> dict[str, torch.Tenso
             raise Refused(f"base model {path}: '{name}' has {'changed' if changed else 'been removed'} since the checkpoint was written, "
                           "which contains only what was trained: put the original file there")
     return {name: stored[name] for name in checksums}
+
+
+def stored_tensors(path: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load, load_file
+
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            return load(archive.read("weights.safetensors"))
+    files = [path.parent / name for name in files_of_index(path)] if path.name.endswith(INDEX_ENDING) else [path]
+    return {name: tensor for file in files for name, tensor in load_file(file).items()}
 
 
 def base_of(described: dict[str, Any] | None) -> tuple[Path, dict[str, int]] | None:

@@ -36,12 +36,14 @@ class Adapter:
     config: the content of adapter_config.json.
     model_config: the content of config.json, of models with merged adapters.
     tensors: the name in adapter_model.safetensors of each tensor of the adapters, by its name in the package.
+    prefix: of all names in the module, which those in the package do not have.
     """
 
     names: Mapping[str, str]
     config: str
     model_config: str
     tensors: Mapping[str, str]
+    prefix: str = ""
 
 
 def dtype_name(dtype: torch.dtype) -> str:

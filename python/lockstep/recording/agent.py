@@ -1,5 +1,6 @@
 """The tracking agent of this node, `lockstep track`: feeds sinks, samples the system, records the end of a killed run."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -22,7 +23,7 @@ class Agent:
     def __init__(self, command: str, run_dir: Path, node_rank: int, num_logs: int) -> None:
         (run_dir / "sinks").mkdir(exist_ok=True)
         read_end, self._pipe = os.pipe()
-        output = str(run_dir / "sinks" / f"agent-{node_rank:05}.log")
+        self._output = output = str(run_dir / "sinks" / f"agent-{node_rank:05}.log")
         words = [command, "track", str(run_dir), "--node-rank", str(node_rank), "--logs", str(num_logs), "--attached", f"--pid={os.getpid()}"]
         if "LOCKSTEP_PROGRESS_FD" in os.environ:  # started by `lockstep launch`
             words.append(f"--launcher={os.getppid()}")
@@ -37,21 +38,31 @@ class Agent:
         finally:
             os.close(read_end)
 
-    def finish(self, timeout_s: float) -> bool:
-        """This process records no more. Whether the agent exited, i.e. the sinks have everything."""
+    def finish(self, timeout_s: float) -> str | None:
+        """This process records no more. Returns why the sinks do not have everything: empty if they do, None if the agent continues."""
         self.abandon()
         deadline = time.monotonic() + timeout_s
         pause = 0.001
         while True:
             try:
-                if os.waitpid(self._process, os.WNOHANG)[0]:
-                    return True
+                process, status = os.waitpid(self._process, os.WNOHANG)
+                if process:
+                    return self._problem(os.waitstatus_to_exitcode(status))
             except ChildProcessError:
-                return True
+                return ""
             if time.monotonic() >= deadline:
-                return False
+                return None
             time.sleep(pause)
             pause = min(2 * pause, 0.05)
+
+    def _problem(self, exit_code: int) -> str:
+        if exit_code == 0:
+            return ""
+        with contextlib.suppress(OSError), open(self._output, errors="replace") as file:
+            lines = [line.strip() for line in file if line.strip()]
+            if exit_code > 0 and lines:
+                return lines[-1].removeprefix("lockstep: error: ")
+        return f"it ended with exit code {exit_code}; see {self._output}"
 
     def abandon(self) -> None:
         if self._pipe >= 0:

@@ -22,13 +22,14 @@ _exit_code = 0
 _failure: tuple[Any, Any] | None = None
 _has_hooks = False
 
+MODES = (None, "disabled", "online", "offline", "shared", "run", "dryrun")  # W&B's
 RESUME = (None, True, False, "allow", "must", "never", "auto")
 
 
 def init(project: str | None = None, *, name: str | None = None, config: Any = None, group: str | None = None,
-         dir: str | os.PathLike[str] | None = None, tags: Iterable[str] | None = None, notes: str | None = None, id: str | None = None,
+         dir: str | os.PathLike[str] | None = None, tags: str | Iterable[str] | None = None, notes: str | None = None, id: str | None = None,
          resume: bool | str | None = None, job_type: str | None = None, ranks: Policy = "main", sinks: list[Any] | None = None,
-         agent: bool = True, git_diff: bool = True, mode: str | None = None, **_ignored: Any) -> Run:
+         agent: bool = True, git_diff: bool = True, mode: str | None = None, **ignored: Any) -> Run:
     """Starts a run in `dir`/<id> ("runs" by default), or continues it.
 
     `name`: for display; begins the id. `config`: a dict or a namespace. `tags`, `notes`: as `lockstep runs tag` sets them.
@@ -42,6 +43,12 @@ def init(project: str | None = None, *, name: str | None = None, config: Any = N
     """
     if resume not in RESUME:
         raise ValueError(f"resume={resume!r}: expected 'allow', 'must' or 'never'")
+    for argument, text in (("project", project), ("name", name), ("group", group), ("id", id)):
+        if not isinstance(text, (str, type(None))):
+            raise ValueError(f"{argument}={text!r}: expected a text")
+    if mode not in MODES:
+        raise ValueError(f"mode={mode!r}: expected 'disabled', or one of W&B's other modes, which change nothing here")
+    _report_misspelled(ignored)
     place = _ranks.place_of_process()
     is_logging = _ranks.logs(ranks, place) and mode != "disabled"
     display = name or project or _script_name()
@@ -54,7 +61,7 @@ def init(project: str | None = None, *, name: str | None = None, config: Any = N
         raise ValueError(f"ranks={ranks!r}: all ranks need the same id; give it with id=, or start them with lockstep launch")
     run_dir = Path(dir if dir is not None else "runs").absolute() / run_id
     entry = _ranks.entry_of(ranks, place, run_id, display, group, job_type)
-    labels = [str(tag) for tag in tags or []]
+    labels = [tags] if isinstance(tags, str) else [str(tag) for tag in tags or []]
     log = None
     if is_logging:
         _verify_resume(run_dir, place.rank, resume, is_given=bool(id) and not launched)
@@ -75,6 +82,18 @@ def init(project: str | None = None, *, name: str | None = None, config: Any = N
               agent=_started_agent(run_dir, place, ranks) if agent and place.local_rank == 0 else None)
     run.tags, run.notes = tuple(labels), notes or ""
     return _opened(run, place)
+
+
+def _report_misspelled(ignored: Mapping[str, Any]) -> None:
+    """Arguments of W&B that have no meaning here are ignored without a message."""
+    if not ignored:
+        return
+    import difflib
+    import inspect
+
+    for name in ignored:
+        for near in difflib.get_close_matches(name, list(inspect.signature(init).parameters)[:-1], 1, 0.75):
+            warn(f"init({name}=...) has no effect; did you mean '{near}'?")
 
 
 def _verify_resume(run_dir: Path, rank: int, resume: bool | str | None, is_given: bool) -> None:

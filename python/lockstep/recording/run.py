@@ -431,8 +431,11 @@ class Run:
             self._attempt(log.close)
         for action in self.on_finish:
             self._attempt(action)
-        if self._agent is not None and not self._agent.finish(FINISH_TIMEOUT_S if code == 0 else 0.0) and code == 0:
+        problem = "" if self._agent is None else self._agent.finish(FINISH_TIMEOUT_S if code == 0 else 0.0)
+        if problem is None and code == 0:
             warn(f"sinks are behind; they continue in the background (if that is interrupted: lockstep sync {self.dir})")
+        elif problem:
+            warn(f"tracking agent: {problem}")
 
     def _log_partial(self) -> None:
         log = self._log

@@ -4,15 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "distributed/gradients/gradient_buckets.h"
 #include "lockstep/named_tensors.h"
 #include "tracking/system/free_memory.h"
 #include "trainer/commands/plan/planned_sizes.h"
 #include "trainer/config/run_length.h"
-#include "trainer/loop/trial.h"
-#include "trainer/prepared/model_faults.h"
 #include "trainer/prepared/shard_choice.h"
 
 namespace lockstep::trainer {
@@ -138,13 +135,6 @@ Json plan_gradients(const PreparedRun& run, const PlannedSizes& sizes,
           {"sent_per_host", traffic.per_host}};
 }
 
-// The device of a dry run has the memory that it has: not limited here.
-Activations dry_step(const PreparedRun& run, at::Device device) {
-  const auto num_samples = run.plan.per_rank_batch_size;
-  const auto memory = try_step(run, device, num_samples, std::numeric_limits<size_t>::max());
-  return measured_in_step(memory, num_samples);
-}
-
 }  // namespace
 
 Json plan_run(const PreparedRun& run, const Activations& activations, bool has_copies) {
@@ -169,20 +159,6 @@ Json plan_run(const PreparedRun& run, const Activations& activations, bool has_c
     result["gradients"] = plan_gradients(run, sizes, trained);
   }
   return result;
-}
-
-std::string dry_run(const PreparedRun& run) {
-  const auto& config = run.config;
-  const auto alone =
-      World::connect({.device = config.distributed.device, .backend = config.distributed.backend});
-  load_initial_weights(*alone, run);
-  in_gpu_memory(run.model_title(), [&] { run.model->to(alone->device()); });
-  run.model->train();
-  try_model(run, alone->device());
-  const auto activations = dry_step(run, alone->device());
-  run.model->to(at::kCPU);
-  return render_plan(plan_run(run, activations)) +
-         "dry run: run file, data and model are valid, and one batch passed\n";
 }
 
 }  // namespace lockstep::trainer

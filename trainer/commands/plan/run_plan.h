@@ -12,11 +12,6 @@ namespace lockstep::trainer {
 // Throws Config.
 Json plan_run(const PreparedRun& run, const Activations& activations, bool has_copies = false);
 
-// `lockstep-trainer --dry-run`: checks all that can be checked without starting a run (device, run
-// file, datasets, initial weights, and model and data with one batch of one rank), and returns the
-// rendered plan. Writes no file. Throws what training would.
-std::string dry_run(const PreparedRun& run);
-
 // Human-readable form of plan_run()'s result.
 std::string render_plan(const Json& plan);
 

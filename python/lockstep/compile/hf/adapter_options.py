@@ -56,6 +56,12 @@ class AdapterDirectory:
         return [checksum(self.path / name) for name in (CONFIG, WEIGHTS)]
 
 
+class Returned:
+    """Adapters in the model of PEFT that a user's function returns."""
+
+    source = "the model of PEFT"  # for messages
+
+
 def names_in(text: str) -> tuple[str, ...]:
     names = tuple(text.split("+"))
     if not all(names):

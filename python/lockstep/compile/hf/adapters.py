@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from lockstep.compile.errors import one_line, quiet
-from lockstep.compile.hf.adapter_options import CONFIG, WEIGHTS, AdapterDirectory, Lora, missing_peft
+from lockstep.compile.hf.adapter_options import CONFIG, WEIGHTS, AdapterDirectory, Lora, Returned, missing_peft
 from lockstep.compile.hf.model import SETTINGS, num_parameters
 from lockstep.compile.packing import Adapter
 from lockstep.compile.sources import Refused
@@ -24,6 +24,8 @@ TASK_TYPES = {"causal-lm": "CAUSAL_LM", "seq2seq-lm": "SEQ_2_SEQ_LM", "sequence-
               "token-classification": "TOKEN_CLS"}
 INITIALIZATIONS = ("gaussian", "orthogonal")  # of PEFT; the others change the weights of the base model
 MAX_NAMES = 12  # in a message
+WRAPPER = "base_model.model."  # in names of tensors of a PeftModel
+Wanted = Lora | AdapterDirectory | Returned
 
 
 def add_adapters(model: nn.Module, task: str, wanted: Lora | AdapterDirectory, base: Path, seed: int, report: Report) -> Adapter:
@@ -50,7 +52,51 @@ def add_adapters(model: nn.Module, task: str, wanted: Lora | AdapterDirectory, b
                       "trained in full")
     trained = nn.ParameterList(parameter for parameter in model.parameters() if parameter.requires_grad)
     report(f"adapters of rank {config.r}: {num_parameters(trained)} parameters are trained")
-    return description(model, stored, config_text(adapted, config, base), model_config)
+    return description(model, stored, config_text(adapted, config, str(base.resolve())), model_config)
+
+
+def returned_adapters(adapted: "PeftModel", report: Report) -> Adapter | None:
+    """Of a model that a function returns, whose modules_to_save lose PEFT's wrapper. None: a checkpoint contains the whole model, as a
+    line reports."""
+    wanted, model = Returned(), adapted.get_base_model()
+    try:
+        verify_returned(adapted, wanted)
+        with quiet():
+            from peft import get_peft_model_state_dict
+
+            stored = get_peft_model_state_dict(adapted, save_embedding_layers=False)
+        in_files = {tensor.data_ptr() for tensor in stored.values()}
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad and parameter.data_ptr() not in in_files:
+                raise Refused(f"{wanted.source}: '{name}' is trained, but is not part of PEFT's files")
+    except Refused as problem:
+        report(f"warning: {problem}: checkpoints contain the whole model, without PEFT's files")
+        return None
+    unwrap_saved_modules(model)
+    config = adapted.peft_config["default"]
+    text = config_text(adapted, config, config.base_model_name_or_path)  # type: ignore[arg-type]
+    return description(adapted, stored, text, returned_config_text(model), WRAPPER)
+
+
+def verify_returned(adapted: "PeftModel", wanted: Returned) -> None:
+    from peft.tuners.lora import LoraLayer
+    from peft.utils import ModulesToSaveWrapper
+
+    configs, model = adapted.peft_config, adapted.get_base_model()
+    if list(configs) != ["default"]:
+        raise Refused(f"{wanted.source}: its adapters are {', '.join(configs)}; expected one, called 'default'")
+    kind = str(getattr(configs["default"].peft_type, "value", configs["default"].peft_type))
+    if kind != "LORA":
+        raise Refused(f"{wanted.source}: peft_type '{kind}' is not LORA")
+    verify_config(configs["default"], wanted.source)  # type: ignore[arg-type]
+    verify_layers(adapted, wanted)
+    layers = [layer for layer in model.modules() if isinstance(layer, LoraLayer)]
+    if any(layer.merged or layer.disable_adapters for layer in layers):
+        raise Refused(f"{wanted.source}: its adapters are merged or disabled")
+    if has_tied_embeddings(model):
+        verify_last_layer(model, wanted)
+    if is_tied(model) and any(isinstance(layer, ModulesToSaveWrapper) for layer in ends_of(model)):
+        raise Refused(f"{wanted.source}: modules_to_save has embeddings that are also the weights of the last layer")
 
 
 def import_peft():  # type: ignore[no-untyped-def]
@@ -61,7 +107,7 @@ def import_peft():  # type: ignore[no-untyped-def]
     return peft
 
 
-def hint(wanted: Lora | AdapterDirectory) -> str:
+def hint(wanted: Wanted) -> str:
     return ": is it an adapter of another base model?" if isinstance(wanted, AdapterDirectory) else ""
 
 
@@ -71,12 +117,23 @@ def linear_layers() -> tuple[type, ...]:
     return (nn.Linear, Conv1D)
 
 
-def has_tied_embeddings(model: nn.Module) -> bool:
+def ends_of(model: nn.Module) -> list[nn.Module]:
+    """The embeddings and the last layer of a language model; none of other models."""
     try:
-        first, last = model.get_input_embeddings(), model.get_output_embeddings()  # type: ignore[operator]
+        ends = [model.get_input_embeddings(), model.get_output_embeddings()]  # type: ignore[operator]
     except (AttributeError, NotImplementedError):
-        return False
-    return first is not None and last is not None and first.weight is last.weight
+        return []
+    return [] if None in ends else ends
+
+
+def has_tied_embeddings(model: nn.Module) -> bool:
+    ends = ends_of(model)
+    return bool(ends) and ends[0].weight is ends[1].weight
+
+
+def is_tied(model: nn.Module) -> bool:
+    """As its config says."""
+    return bool(getattr(getattr(model, "config", None), "tie_word_embeddings", False))
 
 
 def new_config(model: nn.Module, task: str, lora: Lora) -> "LoraConfig":
@@ -105,16 +162,20 @@ def stored_config(directory: AdapterDirectory) -> "LoraConfig":
             config = import_peft().PeftConfig.from_pretrained(str(directory.path))
     except Exception as error:
         raise Refused(f"{path}: {type(error).__name__}: {one_line(error)}") from error
-    if isinstance(config.init_lora_weights, str) and config.init_lora_weights not in INITIALIZATIONS:
-        raise Refused(f"{path}: init_lora_weights '{config.init_lora_weights}' changes the weights of the base model, which is not "
-                      "supported; convert it with path_initial_model_for_weight_conversion of PEFT's save_pretrained()")
-    if config.bias != "none":
-        raise Refused(f"{path}: 'bias' is '{config.bias}'; only 'none' is supported")
+    verify_config(config, str(path))
     config.inference_mode = False
     return config
 
 
-def verify_layers(adapted: "PeftModel", wanted: Lora | AdapterDirectory) -> None:
+def verify_config(config: "LoraConfig", where: str) -> None:
+    if isinstance(config.init_lora_weights, str) and config.init_lora_weights not in INITIALIZATIONS:
+        raise Refused(f"{where}: init_lora_weights '{config.init_lora_weights}' changes the weights of the base model, which is not "
+                      "supported; convert it with path_initial_model_for_weight_conversion of PEFT's save_pretrained()")
+    if config.bias != "none":
+        raise Refused(f"{where}: 'bias' is '{config.bias}'; only 'none' is supported")
+
+
+def verify_layers(adapted: "PeftModel", wanted: Wanted) -> None:
     from peft.tuners.lora import LoraLayer
 
     for name, layer in adapted.get_base_model().named_modules():
@@ -123,7 +184,7 @@ def verify_layers(adapted: "PeftModel", wanted: Lora | AdapterDirectory) -> None
                           "adapters")
 
 
-def verify_last_layer(model: nn.Module, wanted: Lora | AdapterDirectory) -> None:
+def verify_last_layer(model: nn.Module, wanted: Wanted) -> None:
     """Of a model whose embeddings are the weights of the last layer: adapters of it could not be merged."""
     from peft.tuners.lora import LoraLayer
 
@@ -174,20 +235,20 @@ def name_in_package(name: str) -> str:
     return re.sub(r"\.(lora_\w+)\.default\b", r".\1", name.replace(".base_layer.", "."))
 
 
-def description(model: nn.Module, stored: dict[str, torch.Tensor], config: str, model_config: str) -> Adapter:
-    """`stored`: tensors of the model, with their names in PEFT's file."""
+def description(model: nn.Module, stored: dict[str, torch.Tensor], config: str, model_config: str, prefix: str = "") -> Adapter:
+    """`stored`: tensors of the model, with their names in PEFT's file. `prefix`: of all names in the model, which the package lacks."""
     files = {tensor.data_ptr(): name for name, tensor in stored.items()}
     state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    names = {name: name_in_package(name) for name in state}
+    names = {name: name_in_package(name.removeprefix(prefix)) for name in state}
     tensors = {names[name]: files[tensor.data_ptr()] for name, tensor in state.items() if tensor.data_ptr() in files}
     for name, tensor in state.items():
         if tensor.requires_grad and names[name] not in tensors:
             raise Refused(f"'{names[name]}' is trained, but is not part of PEFT's files: this kind of adapter is not supported")
-    return Adapter({name: new for name, new in names.items() if name != new}, config, model_config, tensors)
+    return Adapter({name: new for name, new in names.items() if name != new}, config, model_config, tensors, prefix)
 
 
-def config_text(adapted: "PeftModel", config: "LoraConfig", base: Path) -> str:
-    """The content of adapter_config.json in checkpoints."""
+def config_text(adapted: "PeftModel", config: "LoraConfig", base: str | None) -> str:
+    """The content of adapter_config.json in checkpoints. `base`: the model, if it has a name."""
     from peft.tuners.lora import LoraLayer
     from transformers.pytorch_utils import Conv1D
 
@@ -195,7 +256,7 @@ def config_text(adapted: "PeftModel", config: "LoraConfig", base: Path) -> str:
         config.target_modules = sorted(config.target_modules)
     layers = (layer for layer in adapted.modules() if isinstance(layer, LoraLayer))
     config.fan_in_fan_out = any(isinstance(layer.get_base_layer(), Conv1D) for layer in layers)
-    config.base_model_name_or_path, config.inference_mode = str(base.resolve()), True
+    config.base_model_name_or_path, config.inference_mode = base, True
     with tempfile.TemporaryDirectory() as folder:
         config.save_pretrained(folder)
         return Path(folder, CONFIG).read_text()
@@ -211,6 +272,15 @@ def model_config_text(model: nn.Module, base: Path) -> str:
             setattr(config, name, getattr(original, name))
     config.architectures = [type(model).__name__]  # type: ignore[union-attr]
     return config.to_json_string()  # type: ignore[union-attr, no-any-return, operator]
+
+
+def returned_config_text(model: nn.Module) -> str:
+    """As above, of a model that a function returns; empty if it has no config of transformers."""
+    config = copy.deepcopy(getattr(model, "config", None))
+    if not hasattr(config, "to_json_string"):
+        return ""
+    config.architectures = [type(model).__name__]
+    return config.to_json_string()  # type: ignore[no-any-return]
 
 
 def freeze_in_bf16(model: nn.Module) -> None:

@@ -183,7 +183,8 @@ def compile_model(options: argparse.Namespace, out: Path, directory: ModelDirect
                      precision=options.precision, device=options.device, threads=options.threads, adapter=with_adapter,
                      use_cache=not options.no_cache, begin=progress.begin, report=progress.report)
     except CompileError as error:
-        raise CompileError(f"{error}{place_in_model(error)}") from error
+        hint = denoiser.lacking(model, batch) if directory.is_of_diffusers else ""
+        raise CompileError(f"{error}{place_in_model(error)}{hint}") from error
 
 
 def adapted(options: argparse.Namespace, directory: ModelDirectory, model: "nn.Module", task: str, wanted: Lora | AdapterDirectory,

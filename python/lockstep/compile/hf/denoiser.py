@@ -24,6 +24,7 @@ MISSING = "models of diffusers need the Python package diffusers, which is not i
 IMAGES = ("sample", "hidden_states")  # names of the noisy image in forward() of diffusers' models
 CLEAN = ("image", "sample")  # its field
 CLASSES = ("label", "labels", "class_labels")
+CONDITIONS = ("encoder_hidden_states", "pooled_projections")  # of a text, in the names of forward()
 DRAWN = ("noise", "timestep")  # optional fields: random numbers otherwise
 
 
@@ -157,6 +158,12 @@ def loss_of_denoiser(directory: ModelDirectory, model: nn.Module, batch: Batch) 
         return F.mse_loss(predicted, target)
 
     return Loss(function)
+
+
+def lacking(model: nn.Module, batch: Batch) -> str:
+    """What may explain that the model fails: what it takes, and the batch does not have."""
+    names = [name for name in CONDITIONS if name in inspect.signature(model.forward).parameters and name not in batch]
+    return f"; the batch has no {' and '.join(names)}, which the model takes: give --batch a run file or an .npz file" if names else ""
 
 
 def takes_classes(model: nn.Module) -> bool:

@@ -10,7 +10,8 @@ MAX_CONFIG = 1 << 20  # bytes
 MAX_INDEX = 64 << 20
 TIMM = "timm_wrapper"  # the model_type of timm's models in transformers
 WEIGHTS = "model.safetensors"
-INDEX = "model.safetensors.index.json"
+INDEX_ENDING = ".safetensors.index.json"
+INDEX = f"model{INDEX_ENDING}"
 WEIGHTS_OF_DIFFUSERS = "diffusion_pytorch_model.safetensors"
 PIPELINE = "model_index.json"  # of diffusers; the model and its scheduler are in subdirectories
 DENOISERS = ("unet", "transformer")
@@ -66,25 +67,26 @@ class ModelDirectory:
         if (self.path / whole).is_file():
             return [whole]
         if (self.path / self.index).is_file():
-            return self._shards()
+            return files_of_index(self.path / self.index)
         pickled = [name for name in PICKLED if (self.path / name).is_file()]
         if pickled:
             raise Refused(f"{self.path / pickled[0]}: only weights in safetensors are read; convert them with "
                           f"save_pretrained of transformers, or remove the file to start from random weights")
         return []
 
-    def _shards(self) -> list[str]:
-        index = read_json(self.path / self.index, MAX_INDEX)
-        files = index.get("weight_map")
-        if not isinstance(files, dict) or not files or not all(isinstance(name, str) for name in files.values()):
-            raise Refused(f"{self.path / self.index}: expected weight_map, an object of tensor and file names")
-        names = sorted(set(files.values()))
-        for name in names:
-            if Path(name).name != name:
-                raise Refused(f"{self.path / self.index}: '{name}' is not the name of a file in the same directory")
-            if not (self.path / name).is_file():
-                raise Refused(f"{self.path / self.index}: names {name}, which does not exist")
-        return names
+
+def files_of_index(path: Path) -> list[str]:
+    """The names of the files of an index of weights, which are next to it. Raises Refused."""
+    files = read_json(path, MAX_INDEX).get("weight_map")
+    if not isinstance(files, dict) or not files or not all(isinstance(name, str) for name in files.values()):
+        raise Refused(f"{path}: expected weight_map, an object of tensor and file names")
+    names = sorted(set(files.values()))
+    for name in names:
+        if Path(name).name != name:
+            raise Refused(f"{path}: '{name}' is not the name of a file in the same directory")
+        if not (path.parent / name).is_file():
+            raise Refused(f"{path}: names {name}, which does not exist")
+    return names
 
 
 def read_json(path: Path, limit: int, why: str = "") -> dict:
@@ -93,7 +95,7 @@ def read_json(path: Path, limit: int, why: str = "") -> dict:
         with open(path, "rb") as file:
             content = file.read(limit + 1)
     except FileNotFoundError:
-        raise Refused(f"{path}: no such file: {why}") from None
+        raise Refused(f"{path}: no such file{f': {why}' if why else ''}") from None
     except OSError as error:
         raise Refused(f"{path}: {error.strerror}") from error
     if len(content) > limit:

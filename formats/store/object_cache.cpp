@@ -247,16 +247,17 @@ bool ObjectCache::fetch_pieces(const StorePath& place, const ObjectInfo& object,
                                int file) {
   auto& store = store_of(place);
   try {
-    pieces_.run({.name = place.path().string(),
-                 .count = (object.size + kUnitBytes - 1) / kUnitBytes,
-                 .order = ahead,
-                 .piece_units = [&] { return (reads_.piece_bytes() + kUnitBytes / 2) / kUnitBytes; },
-                 // Processes that wait for it see progress before they take this one for stuck.
-                 .idle = ahead == 0 ? std::chrono::milliseconds(0) : options_.timeout / 2},
-                [&](int64_t begin, int64_t end) {
-                  fetch_piece(store, object, begin * kUnitBytes,
-                              std::min(end * kUnitBytes, object.size), file);
-                });
+    pieces_.run(
+        {.name = place.path().string(),
+         .count = (object.size + kUnitBytes - 1) / kUnitBytes,
+         .order = ahead,
+         .piece_units = [&] { return (reads_.piece_bytes() + kUnitBytes / 2) / kUnitBytes; },
+         // Processes that wait for it see progress before they take this one for stuck.
+         .idle = ahead == 0 ? std::chrono::milliseconds(0) : options_.timeout / 2},
+        [&](int64_t begin, int64_t end) {
+          fetch_piece(store, object, begin * kUnitBytes, std::min(end * kUnitBytes, object.size),
+                      file);
+        });
     return true;
   } catch (const StoreError& error) {
     if (error.failure() != StoreFailure::NoRanges) throw;

@@ -71,12 +71,12 @@ class ForwardPass:
         """torch.compile() wraps a module. It warns of a common hook of calls, and compiles again when that is removed. This hook stays until
         remove(): torch iterates over those of registrations, maybe in another thread."""
         model = self._model()
-        if name == "_orig_mod" and model is not None and self._waiting and any(one is model for one in value.modules()):
+        if name == "_orig_mod" and model is not None and value is not None and self._waiting and any(one is model for one in value.modules()):
             self._give_up("it was compiled before its first call")
 
     def _on_call(self, module: Any, arguments: tuple[Any, ...]) -> None:
         torch = sys.modules["torch"]
-        if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        if torch.compiler.is_compiling() or torch.jit.is_tracing() or not self._waiting:
             return
         if module is self._model():
             try:

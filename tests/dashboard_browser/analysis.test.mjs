@@ -708,6 +708,8 @@ with lockstep.init(name="many", id="many", dir=sys.argv[1], agent=False) as run:
     run.log({"eval/many": lockstep.Table(columns=["vector", "label"], data=[[[random.gauss(10 * (i % 2), 1) for _ in range(24)], i % 2] for i in range(6000)]),
              "eval/few": lockstep.Table(columns=["vector", "label"], data=[[[1, 2, i], "x"] for i in range(3)])}, step=1)
 `;
+const umapWorkers = (page) => page.workers().filter((worker) => worker.url().endsWith("/umap.js")).length;
+const isFocused = (element) => element.evaluate((node) => node === document.activeElement);
 
 test("UMAP of many vectors is thinned, reports its progress, and is canceled and started again with the keyboard", () => onPage("alerts", async (page) => {
   python(MANY_VECTORS, runs);
@@ -722,13 +724,22 @@ test("UMAP of many vectors is thinned, reports its progress, and is canceled and
   await card.getByRole("button", { name: "Cancel" }).press("Enter");
   await card.getByText("UMAP was canceled.").waitFor();
   assert.equal(await bar.count(), 0);
+  await waitFor(() => umapWorkers(page) === 0, "the end of the worker");
   assert.deepEqual(await violations(page), []);
   const again = card.getByRole("button", { name: "Compute" });
   assert.ok(await again.evaluate((button) => button === document.activeElement), "it has the focus");
   await page.keyboard.press("Enter");
   await bar.waitFor();
   assert.deepEqual(await violations(page), []);
-  await card.getByRole("button", { name: "Cancel" }).click();
+  // Another choice, and another view, end the worker too.
+  await waitFor(() => umapWorkers(page) === 1, "the worker");
+  const [worker] = page.workers().filter((one) => one.url().endsWith("/umap.js"));
+  const ended = new Promise((resolve) => worker.on("close", resolve));
+  await card.getByLabel("Neighbors", { exact: true }).selectOption("5");
+  await ended;
+  await waitFor(() => umapWorkers(page) === 1, "the worker of the other choice");
+  await card.getByRole("button", { name: "Table" }).click();
+  await waitFor(() => umapWorkers(page) === 0, "the end of the worker");
   // A report has no workers: it shows the principal components instead.
   const report = join(directory, "many.html");
   writeFileSync(report, await (await fetch(`${address}/api/report.html?run=many`)).text());
@@ -736,6 +747,61 @@ test("UMAP of many vectors is thinned, reports its progress, and is canceled and
     await copy.getByRole("img", { name: /^Scatter of component 2.* of 2,?000 rows/ }).waitFor();
     assert.equal(await copy.getByRole("button", { name: "UMAP" }).count(), 0);
   });
+}));
+
+const TINY = `
+import sys, lockstep
+with lockstep.init(name="tiny", id="tiny", dir=sys.argv[1], agent=False) as run:
+    columns = ["vector", "vector/deep", "label"]
+    run.log({name: lockstep.Table(columns=columns, data=[[[i, 1], [1, 2, i], "x"] for i in range(6)]) for name in ("eval/first", "eval/second")}, step=1)
+    run.log({"eval/chain": lockstep.Table(columns=["call", "module", "type", "output", "inside", "inputs"], data=[[i + 1, "a", "A", "1", i or None, ""] for i in range(300)]),
+             "eval/same": lockstep.Table(columns=["call", "module", "type", "output", "inside", "inputs"], data=[[1, "a", "A", "1", None, ""]] * 2)})
+`;
+
+test("a map of UMAP stays while many others are computed, keeps the focus in its group, and is of the vectors with more than two numbers", () => onPage("alerts", async (page) => {
+  python(TINY, runs);
+  await waitFor(() => matching("id = tiny").then((count) => count === 1, () => false), "the run");
+  await showView(page, "run/tiny/media?points=umap");
+  const cardOf = (name) => page.locator("section.card").filter({ has: page.getByRole("heading", { name: new RegExp(`^${name}`) }) });
+  const [first, second] = [cardOf("eval/first"), cardOf("eval/second")];
+  const mapOf = (card) => card.getByRole("img", { name: "Scatter of UMAP 2 against UMAP 1 of 6 rows" });
+  await mapOf(first).waitFor();
+  assert.equal(await first.getByLabel("Vectors", { exact: true }).count(), 0, "only one column is not of coordinates");
+  for (const distance of ["0", "0.25", "0.8"]) {
+    await second.getByLabel("Minimum distance", { exact: true }).selectOption(distance);
+    for (const neighbors of ["5", "10", "20", "30", "50"]) {
+      await second.getByLabel("Neighbors", { exact: true }).selectOption(neighbors);
+      await waitFor(async () => (await second.locator(".umap-status").count()) === 0, "the map");
+    }
+  }
+  await first.getByRole("searchbox").fill("x"); // renders it again
+  await first.getByText("6 of 6 rows").waitFor();
+  assert.deepEqual([await first.locator(".umap-status").count(), await mapOf(first).count()], [0, 1]);
+  // Tables with the columns of a forward pass whose rows are none.
+  for (const name of ["eval/chain", "eval/same"]) {
+    await page.getByRole("region", { name: `Table ${name}` }).waitFor();
+    assert.equal(await page.getByRole("group", { name: `${name} as` }).count(), 0);
+  }
+  // The focus: a worker that waits until it is let go.
+  let answer;
+  const asked = new Promise((resolve) => page.route("**/umap.js", (route) => resolve((answer = () => route.continue()))));
+  await second.getByLabel("Minimum distance", { exact: true }).selectOption("0.05");
+  await asked;
+  const cancel = second.getByRole("button", { name: "Cancel" });
+  await cancel.focus();
+  await answer();
+  await cancel.waitFor({ state: "detached" });
+  assert.ok(await isFocused(second.getByRole("group", { name: "UMAP of eval/second" })), "the group has the focus");
+  assert.deepEqual(await violations(page), []);
+  // A script that fails ends its worker, and the map can be started again.
+  await page.unroute("**/umap.js");
+  await page.route("**/umap.js", (route) => route.fulfill({ contentType: "text/javascript", body: "addEventListener('message', () => setTimeout(() => { throw new Error('x'); }))" }));
+  await second.getByLabel("Neighbors", { exact: true }).selectOption("5");
+  await second.getByText("UMAP could not be computed: the script /umap.js failed.").waitFor();
+  await waitFor(() => umapWorkers(page) === 0, "the end of the worker");
+  await page.unroute("**/umap.js");
+  await second.getByRole("button", { name: "Compute" }).press("Enter");
+  await mapOf(second).waitFor();
 }));
 
 const WATCHED = `
@@ -777,7 +843,9 @@ test("the forward pass of a watched model is a graph: modules in order, shapes, 
   // A deep model shows its outermost modules first.
   await showView(page, "run/deep/media");
   await graph.getByText("20", { exact: true }).waitFor();
-  assert.equal(await graph.getByText("up", { exact: true }).first().isVisible(), false);
+  assert.equal(await graph.getByText("up", { exact: true }).count(), 0);
+  await graph.locator("summary", { hasText: "17 Block" }).press("Enter");
+  await graph.getByText("up", { exact: true }).waitFor();
 }));
 
 test("every choice of a view of media and tables is in its link", () => onPage("alerts", async (page) => {

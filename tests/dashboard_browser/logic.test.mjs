@@ -641,12 +641,23 @@ test("the calls of modules are a tree, and inputs are named by the modules that 
   assert.equal(text(top[0], undefined, top, ""), "");
 });
 
+test("rows are calls of modules if each has the next number and is inside an earlier one, at most 100 deep", () => {
+  const columns = ["call", "module", "type", "output", "inside", "inputs"];
+  const are = (...pairs) => page.areCalls(columns, pairs.map(([call, inside]) => [call, "a", "b", "", inside, ""]));
+  assert.ok(are([1, null], [2, 1], [3, 2], [4, 1], [5, null]));
+  for (const pairs of [[[2, null]], [[1, null], [1, null]], [["1", null]], [[1, 1]], [[1, null], [2, 3], [3, 1]], [[1, "length"]], [[1, -1]], [[1, null], [2, 1.5]]]) assert.ok(!are(...pairs), JSON.stringify(pairs));
+  const chain = (depth) => are(...Array.from({ length: depth }, (_, i) => [i + 1, i || null]));
+  assert.deepEqual([chain(100), chain(101), chain(50000)], [true, false, false]);
+});
+
 test("columns with vectors: by name, and rows with another length or values that are not finite are left out", () => {
   const rows = [["a", [1, 2, 3], [1, 2]], ["b", [1, "nan", 3], [1, 2]], ["c", [1, 2], [1, 2]], ["d", null, [1, 2]], ["e", [4, 5, 6], [1, 2]]];
   assert.deepEqual(page.vectorColumns(["label", "vector", "box"], rows), ["vector"]);
   assert.deepEqual(page.vectorColumns(["label", "vector/first", "vector/last"], rows), ["vector/first", "vector/last"]);
   assert.deepEqual(page.vectorColumns(["vector", "x"], [["text", 1]]), []);
   assert.deepEqual(page.vectorColumns(["vector"], []), []);
+  assert.deepEqual(page.componentColumns(["vector", "vector/deep", "x"], [[[1, 2], [1, 2, 3], 1]]), ["vector/deep"]);
+  assert.deepEqual(page.componentColumns(["vector"], []), []);
   const { vectors, kept } = page.vectorsOf(rows, 1);
   assert.deepEqual([vectors.rows, vectors.width, [...vectors.values], kept], [2, 3, [1, 2, 3, 4, 5, 6], [0, 4]]);
 });

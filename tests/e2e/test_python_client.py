@@ -1,15 +1,20 @@
 """The Python client: what it records is what the commands read, value by value, and the reverse; nothing ends the user's training."""
 
+import contextlib
+import copy
 import errno
+import gc
 import json
 import math
 import os
+import pickle
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 
 import pytest
@@ -699,8 +704,9 @@ def test_a_forward_pass_that_fails_is_recorded_the_next_time_and_compiled_models
         with pytest.raises(RuntimeError, match="shapes"):
             model(torch.ones(2, 5))
         model(torch.ones(2, 4))
-        inner = torch.compile(unused, backend="eager", fullgraph=True)  # hooks that were there before it are traced
-        inner(torch.ones(1, 2))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message=".*global hooks")
+            torch.compile(unused, backend="eager", fullgraph=True)(torch.ones(1, 2))
         scripted = torch.jit.script(torch.nn.Sequential(torch.nn.Linear(2, 1)))
         run.watch(scripted, log_graph=True, log_freq=1)
         scripted(torch.ones(1, 2)).sum().backward()
@@ -708,8 +714,108 @@ def test_a_forward_pass_that_fails_is_recorded_the_next_time_and_compiled_models
     log = read_log(str(next(runs.glob("*/events/*"))))
     assert any(value["name"] == "gradients/graph_3.0.weight" for _, value in log.media), "it is watched"
     assert forward_passes(runs) == {"model/forward": [(1, "(the model)", "Sequential", "2 × 2", None, ""), (2, "0", "Linear", "2 × 3", 1, "input"), (3, "1", "Linear", "2 × 2", 1, "2")]}
-    assert capsys.readouterr().err == ("lockstep: warning: watch(): the forward pass of RecursiveScriptModule is not recorded: "
-                                       "register_forward_pre_hook is not supported on ScriptModules\n")
+    assert capsys.readouterr().err.splitlines() == [
+        "lockstep: warning: watch(): the forward pass of Sequential is not recorded: it was compiled before its first call",
+        "lockstep: warning: watch(): the forward pass of RecursiveScriptModule is not recorded: register_forward_pre_hook is not supported on ScriptModules"]
+
+
+def hooks_of(torch, model):
+    common = torch.nn.modules.module
+    return [*(hook for module in model.modules() for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values())),
+            *common._global_forward_pre_hooks.values(), *common._global_forward_hooks.values()]
+
+
+def test_a_model_can_be_copied_pickled_and_scripted_before_its_first_forward_pass(runs):
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Sequential(torch.nn.Linear(3, 2)))
+    with start(runs) as run:
+        run.watch(model, log_graph=True, log=None)
+        copied, loaded, scripted = copy.deepcopy(model), pickle.loads(pickle.dumps(model)), torch.jit.script(model)
+        assert not any(module._forward_hooks or module._forward_pre_hooks for one in (model, copied, loaded) for module in one.modules())
+        for other in (copied, loaded, scripted):
+            other(torch.ones(1, 4))  # these are not the model that is watched
+        with pytest.raises(RuntimeError, match="shapes"):
+            model(torch.ones(2, 5))
+        assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules()), "after a pass that failed"
+
+        def interrupt(*_):
+            raise KeyboardInterrupt
+
+        handle = model[1].register_forward_hook(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            model(torch.ones(7, 4))
+        handle.remove()
+        assert torch.equal(model(torch.ones(2, 4)), copied(torch.ones(2, 4)))
+        run.log({"loss": 1.0})
+        assert hooks_of(torch, model) == []
+    assert [row[1:4] for row in forward_passes(runs)["model/forward"]] == [
+        ("(the model)", "Sequential", "2 × 2"), ("0", "Linear", "2 × 3"), ("1", "Sequential", "2 × 2"), ("1.0", "Linear", "2 × 2")]
+
+
+def test_the_hooks_end_with_unwatch_with_the_model_and_after_many_calls_of_others(runs, capsys):
+    torch = pytest.importorskip("torch")
+    first, second, third = (torch.nn.Sequential(torch.nn.Linear(2, 2)) for _ in range(3))
+    with start(runs) as run:
+        run.watch(first, log_graph=True, log=None)
+        run.unwatch(first)
+        assert hooks_of(torch, first) == []
+        run.watch(second, log_graph=True, log=None)
+        del second
+        gc.collect()
+        assert hooks_of(torch, first) == []
+        run.watch(third, log_graph=True, log=None)
+        part = torch.nn.Identity()
+        for _ in range(100_000):
+            part(0)
+        assert len(hooks_of(torch, third)) == 1
+        third[0](torch.ones(1, 2))
+        assert hooks_of(torch, third) == []
+        third(torch.ones(1, 2))
+        run.watch(first, log_graph=True, log=None)
+        run.log({"loss": 1.0})
+    assert hooks_of(torch, first) == [], "after finish()"
+    assert not torch.nn.modules.module._global_module_registration_hooks
+    assert forward_passes(runs) == {}
+    assert capsys.readouterr().err == ("lockstep: warning: watch(): the forward pass of Sequential is not recorded: 100,000 calls of modules, and none of it; "
+                                       "watch the module that is called\n")
+
+
+def test_the_forward_pass_of_a_model_that_calls_itself_and_catches_errors_while_another_thread_uses_its_parts(runs, capsys):
+    torch = pytest.importorskip("torch")
+
+    class Tree(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.leaf, self.join = torch.nn.Linear(2, 2), torch.compile(torch.nn.Linear(2, 2), backend="eager", fullgraph=True)
+
+        def forward(self, x, *, depth):
+            if depth == 0:
+                thread = threading.Thread(target=self.leaf, args=(torch.ones(9, 2),))
+                thread.start()
+                thread.join()
+                return self.leaf(x)
+            with contextlib.suppress(RuntimeError):
+                self.leaf(torch.ones(1, 3))
+            return self.join(self(x, depth=depth - 1))
+
+    model = Tree()
+    with start(runs) as run:
+        run.watch(model, log_graph=True, log=None)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message=".*global hooks")
+            try:
+                raise KeyError
+            except KeyError:  # a pass may be tried again while an exception is handled
+                model(x=torch.ones(4, 2), depth=2)
+        assert hooks_of(torch, model) == []
+        run.log({"loss": 1.0})
+    # The compiled part has one row: its calls are traced.
+    assert forward_passes(runs) == {"model/forward": [
+        (1, "(the model)", "Tree", "4 × 2", None, ""), (2, "leaf", "Linear", "", 1, "?"),
+        (3, "(the model)", "Tree", "4 × 2", 1, "input"), (4, "leaf", "Linear", "", 3, "?"),
+        (5, "(the model)", "Tree", "4 × 2", 3, "input"), (6, "leaf", "Linear", "4 × 2", 5, "input"),
+        (7, "join", "OptimizedModule", "4 × 2", 3, "5"), (8, "join", "OptimizedModule", "4 × 2", 1, "3")]}
+    assert capsys.readouterr().err == ""
 
 
 def test_watched_models_have_different_names(runs):

@@ -8,6 +8,23 @@ const COLUMNS = ["call", "module", "type", "output", "inside", "inputs"] as cons
 /** Whether a table is one that watch(log_graph=True) of the Python client records. */
 export const hasCalls = (columns: readonly string[]) => COLUMNS.every((name) => columns.includes(name));
 
+/** What watch() records at most. */
+export const MAX_CALLS = 5000;
+const MAX_DEPTH = 100;
+
+/** Whether rows can be drawn: calls are numbered from 1 in order, each after the one around it, and not too deep. */
+export function areCalls(columns: readonly string[], rows: readonly unknown[][]): boolean {
+  const [call, inside] = [columns.indexOf("call"), columns.indexOf("inside")];
+  const depths = [0]; // by call; 0: not inside another one
+  return rows.every((row, i) => {
+    const around = row[inside] ?? 0;
+    const depth = typeof around === "number" ? depths[around] : undefined;
+    if (row[call] !== i + 1 || depth === undefined || depth >= MAX_DEPTH) return false;
+    depths.push(depth + 1);
+    return true;
+  });
+}
+
 /** The calls that no other one made. A call whose row of the call around it is missing or comes later is among them. */
 export function callTree(columns: readonly string[], rows: readonly unknown[][]): ModuleCall[] {
   const at = (row: readonly unknown[], name: (typeof COLUMNS)[number]) => row[columns.indexOf(name)];

@@ -1,5 +1,6 @@
 // The modules of a model in the order of their calls: a box per call, with the boxes of the calls that it made.
-import { useMemo } from "preact/hooks";
+import type { ComponentChildren } from "preact";
+import { useMemo, useState } from "preact/hooks";
 import type { TablePage } from "../data/source";
 import { callTree, type ModuleCall, ownName, sourceText } from "./module_calls";
 
@@ -30,12 +31,24 @@ function Calls({ calls, around, openDepth }: { calls: readonly ModuleCall[]; aro
           </>
         );
         return (
-          <li key={call.call} class={from === null ? "follows" : ""}>
+          <li key={i} class={from === null ? "follows" : ""}>
             {from === null && <span class="sr">its input is the output above: </span>}
-            {call.parts.length === 0 ? <div class="call">{head}</div> : <details class="call" open={openDepth > 0}><summary>{head}</summary><Calls calls={call.parts} around={call.module} openDepth={openDepth - 1} /></details>}
+            {call.parts.length === 0 ? <div class="call">{head}</div> : <CallWithParts call={call} head={head} openDepth={openDepth} />}
           </li>
         );
       })}
     </ol>
+  );
+}
+
+/** The calls inside are rendered when it is opened for the first time. */
+function CallWithParts({ call, head, openDepth }: { call: ModuleCall; head: ComponentChildren; openDepth: number }) {
+  const isOpenAtFirst = openDepth > 0;
+  const [wasOpen, setWasOpen] = useState(isOpenAtFirst);
+  return (
+    <details class="call" open={isOpenAtFirst} onToggle={() => setWasOpen(true)}>
+      <summary>{head}</summary>
+      {wasOpen && <Calls calls={call.parts} around={call.module} openDepth={openDepth - 1} />}
+    </details>
   );
 }

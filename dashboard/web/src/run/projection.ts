@@ -27,6 +27,9 @@ export function vectorColumns(columns: readonly string[], rows: readonly unknown
   });
 }
 
+/** Those with more than two numbers, which are not coordinates, in the first row. */
+export const componentColumns = (columns: readonly string[], rows: readonly unknown[][]) => vectorColumns(columns, rows).filter((name) => (rows[0]![columns.indexOf(name)] as unknown[]).length > 2);
+
 const COORDINATES = ["x", "y", "z"];
 
 /** Whether rows are points: columns x, y and z with numbers. */

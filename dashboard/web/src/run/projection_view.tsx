@@ -8,6 +8,7 @@ import { type PointPainter, savePointsPng, saveRows } from "../chart/save";
 import type { TablePage } from "../data/source";
 import { number, plain, plural } from "../format";
 import { Icon } from "../parts/icons";
+import { toast } from "../parts/overlay";
 import { useUrlState } from "../router";
 import { shownTheme } from "../settings";
 import { source, useAsync } from "../store";
@@ -146,7 +147,7 @@ export function Points({ table, name, axisColumns, kept, projection: { scores, s
   const cellsOf = (point: number) => others.map(([title, i]) => [title, typeof table.rows[kept[point]!]![i] === "number" ? number(table.rows[kept[point]!]![i] as number, 6) : textOf(table.rows[kept[point]!]![i])] as const);
   const csv = () => saveRows(name, [...others.map(([title]) => title), ...(axisColumns.length > 0 ? components : [])], kept.map((row, point) => [...others.map(([, i]) => textOf(table.rows[row]![i])), ...(axisColumns.length > 0 ? scores.map((score) => score[point]!) : [])]));
   const painter = useRef<PointPainter | null>(null);
-  const png = () => void savePointsPng(name, painter.current!, colored === undefined ? null : legendOf(color));
+  const png = () => void (painter.current && savePointsPng(name, painter.current, colored === undefined ? null : legendOf(color)).catch((error: Error) => toast(error.message, true)));
   const options = components.map((title, k) => [String(k), title] as const);
   const look = { painter, inside, names: kept.map((row) => `row ${row + 1}`), tip: (point: number) => cellsOf(point).slice(0, MAX_TIP_ROWS), height: HEIGHT, onOpen: (point: number) => setOpened(String(kept[point]! + 1)) };
   const space = useMemo(() => ({ axes: [scores[0]!, scores[1]!, scores[2]!] as const, titles: [components[0]!, components[1]!, components[2]!] as const }), [scores]);

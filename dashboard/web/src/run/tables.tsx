@@ -8,9 +8,9 @@ import { source, useAsync, useDebounced } from "../store";
 import { isCurve, isScored } from "./classifier_curves";
 import { Confusion, LoggedCurves, saveConfusion, Scored, SCORE_VIEWS, type ScoreView } from "./classifier_views";
 import { SaveButtons, StepSlider } from "./media_parts";
-import { hasCalls } from "./module_calls";
+import { areCalls, hasCalls, MAX_CALLS } from "./module_calls";
 import { GRAPH_VIEWS, ModuleGraph } from "./module_graph";
-import { hasPoints, vectorColumns } from "./projection";
+import { componentColumns, hasPoints, vectorColumns } from "./projection";
 import { PointMap, POINT_VIEWS, type PointView, pointViewTitle, VectorMap } from "./projection_view";
 import { UmapMap } from "./umap_view";
 
@@ -23,8 +23,9 @@ const MAX_DRAWN_ROWS = 100000;
 const has = (table: TablePage, ...names: string[]) => names.every((name) => table.columns.includes(name));
 const isConfusion = (table: TablePage) => has(table, "actual", "predicted", "count");
 const hasVectors = (table: TablePage) => vectorColumns(table.columns, table.rows).length > 0;
-/** Whether the first vector has more than two numbers, which are coordinates. */
-const hasComponents = ({ columns, rows }: TablePage) => vectorColumns(columns, rows).slice(0, 1).some((name) => (rows[0]![columns.indexOf(name)] as unknown[]).length > 2);
+const hasComponents = (table: TablePage) => componentColumns(table.columns, table.rows).length > 0;
+/** Whether the rows are calls of modules, all in the order of their numbers. */
+const isForwardPass = (table: TablePage) => hasCalls(table.columns) && table.num_rows <= MAX_CALLS && areCalls(table.columns, table.rows);
 const isDrawn = (table: TablePage) => isConfusion(table) || isCurve(table);
 
 /** How tables with labels and scores are shown. */
@@ -53,8 +54,8 @@ async function loadAllRows(run: string, name: string, page: TablePage, most = In
   return { ...page, rows };
 }
 
-/** The rows that are shown. They have labels and scores, or are points, given by their vectors or their coordinates. `isPage`: there are more. */
-interface Shown { table: TablePage; isPage: boolean; scored: boolean; points: "vectors" | "coordinates" | null; ofComponents: boolean }
+/** The rows that are shown. They have labels and scores, or are points, given by their vectors or their coordinates. `isPage`: there are more. `calls`: they are calls of modules. */
+interface Shown { table: TablePage; isPage: boolean; scored: boolean; calls: boolean; points: "vectors" | "coordinates" | null; ofComponents: boolean }
 
 export function Tables({ run, media }: { run: Run; media: Media }) {
   // The record of the chosen step, as its place in the log: steps of several ranks can be equal.
@@ -74,17 +75,21 @@ export function Tables({ run, media }: { run: Run; media: Media }) {
     const first = offset > 0 ? await source().table(run.id, media.name, page.at, 0, PAGE) : page;
     const scored = isScored(first);
     const points = scored || isDrawn(first) ? null : hasVectors(first) ? "vectors" : hasPoints(first.columns, first.rows) ? "coordinates" : null;
-    const whole = isDrawn(page) || (scored && !isTable) || (points && pointView !== "table") || (hasCalls(page.columns) && graphView === "graph");
-    return { scored, points, ofComponents: points === "vectors" && hasComponents(first), isPage: !whole && page.rows.length < page.num_rows, table: whole && page.rows.length < page.num_rows ? await loadAllRows(run.id, media.name, page, MAX_DRAWN_ROWS) : page };
+    const asGraph = graphView === "graph" && isForwardPass(first);
+    const whole = isDrawn(page) || (scored && !isTable) || (points && pointView !== "table") || asGraph;
+    const all = whole && page.rows.length < page.num_rows ? await loadAllRows(run.id, media.name, page, MAX_DRAWN_ROWS) : page;
+    const calls = isForwardPass(asGraph ? all : first);
+    const table = asGraph && !calls ? page : all;
+    return { scored, points, calls, ofComponents: points === "vectors" && hasComponents(first), isPage: !(whole && table === all) && page.rows.length < page.num_rows, table };
   }, [run.id, media.name, media.count, loadedAt, offset, isTable, pointView === "table", graphView]);
   if (!value) return <p class="soft small" role="alert">{error?.message}</p>;
-  const { table, isPage, scored, points, ofComponents } = value;
+  const { table, isPage, scored, points, calls, ofComponents } = value;
   const usualPoints = points === "vectors" ? "map" : "space";
   const chosenPoints = pointView && suits(pointView, ofComponents) ? pointView : usualPoints;
   const shownPoints = points && (isPage ? "table" : chosenPoints); // until all rows are loaded, the table stays
   const versions = [...table.versions].sort((a, b) => a.step - b.step);
   const view = scored ? chosen : null;
-  const isGraph = hasCalls(table.columns) && graphView === "graph" && !isPage;
+  const isGraph = calls && graphView === "graph" && !isPage;
   const drawn = isDrawn(table) || isGraph || (view !== null && view !== "table") || (shownPoints !== null && shownPoints !== "table");
   const left = (table.left_out ?? 0) + (drawn ? table.num_rows - table.rows.length : 0);
   const png = () => (isConfusion(table) ? saveConfusion(media.name, table) : saveTablePng(media.name, table.columns, table.rows.map((row) => row.map((value, k) => ({ text: formatCell(value, table.columns[k]!), number: typeof value === "number" })))));
@@ -95,12 +100,12 @@ export function Tables({ run, media }: { run: Run; media: Media }) {
         <StepSlider steps={versions.map((v) => v.step)} at={Math.max(0, versions.findIndex((v) => v.at === (at ?? table.at)))} onChange={(i) => { setAt(i === versions.length - 1 ? "" : String(versions[i]!.at)); setOffset(0); }} name={media.name} />
         {view && <div class="segmented" role="group" aria-label={`${media.name} as`}>{Object.entries(SCORE_VIEWS).map(([key, label]) => <button type="button" key={key} aria-pressed={view === key} onClick={() => { setOffset(0); setQuery({ scores: key === "roc" ? null : key }); }}>{label}</button>)}</div>}
         {points && <div class="segmented" role="group" aria-label={`${media.name} as`}>{(Object.keys(POINT_VIEWS) as PointView[]).filter((key) => suits(key, ofComponents)).map((key) => <button type="button" key={key} aria-pressed={chosenPoints === key} onClick={() => { setOffset(0); setQuery({ points: key }); }}>{pointViewTitle(key, ofComponents)}</button>)}</div>}
-        {hasCalls(table.columns) && <div class="segmented" role="group" aria-label={`${media.name} as`}>{Object.entries(GRAPH_VIEWS).map(([key, label]) => <button type="button" key={key} aria-pressed={graphView === key} onClick={() => { setOffset(0); setQuery({ graph: key === "graph" ? null : key }); }}>{label}</button>)}</div>}
+        {calls && <div class="segmented" role="group" aria-label={`${media.name} as`}>{Object.entries(GRAPH_VIEWS).map(([key, label]) => <button type="button" key={key} aria-pressed={graphView === key} onClick={() => { setOffset(0); setQuery({ graph: key === "graph" ? null : key }); }}>{label}</button>)}</div>}
         <span class="spread" />
         {isGraph && <SaveButtons name={media.name} csv={csv} />}
         {(isConfusion(table) || !drawn) && <SaveButtons name={media.name} png={png} csv={csv} />}
       </div>
-      {isConfusion(table) ? <Confusion name={media.name} table={table} /> : isCurve(table) ? <LoggedCurves table={table} name={media.name} /> : isGraph ? <ModuleGraph table={table} name={media.name} /> : view && view !== "table" ? <Scored table={table} name={media.name} view={view} /> : shownPoints && shownPoints !== "table" ? (shownPoints === "umap" ? <UmapMap key={run.id} name={media.name} table={table} record={`${run.id} ${media.name} ${table.at}`} /> : points === "vectors" ? <VectorMap name={media.name} table={table} view={shownPoints} /> : <PointMap name={media.name} table={table} view={shownPoints} />) : <PlainTable name={media.name} table={table} />}
+      {isConfusion(table) ? <Confusion name={media.name} table={table} /> : isCurve(table) ? <LoggedCurves table={table} name={media.name} /> : isGraph ? <ModuleGraph table={table} name={media.name} /> : view && view !== "table" ? <Scored table={table} name={media.name} view={view} /> : shownPoints && shownPoints !== "table" ? (shownPoints === "umap" ? <UmapMap key={run.id} name={media.name} table={table} record={`${run.id} ${run.created} ${media.name} ${table.at}`} /> : points === "vectors" ? <VectorMap name={media.name} table={table} view={shownPoints} /> : <PointMap name={media.name} table={table} view={shownPoints} />) : <PlainTable name={media.name} table={table} />}
       {left > 0 && drawn && <p class="notice">Rests on the first {plural(table.rows.length, "row")} of {(table.rows.length + left).toLocaleString("en-US")}.</p>}
       {!drawn && table.num_rows > table.rows.length && (
         <div class="row small"><button type="button" class="button mini" disabled={offset === 0} onClick={() => setOffset(Math.max(0, offset - PAGE))}>Previous</button><span class="dim">{offset + 1} – {offset + table.rows.length} of {table.num_rows.toLocaleString("en-US")}</span><button type="button" class="button mini" disabled={offset + table.rows.length >= table.num_rows} onClick={() => setOffset(offset + PAGE)}>Next</button></div>

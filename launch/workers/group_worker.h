@@ -1,6 +1,7 @@
 // A worker of a WorkerGroup, from one of its starts on. Only files of launch/ include this.
 #pragma once
 
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -30,8 +31,12 @@ struct GroupWorker {
     auto error = read_error_file(directory / "error.json");
     return error ? error : read_failure(*progress);
   }
-  // Whether it was a rank in a group that trained, since this start. Not known without shared memory.
-  bool has_taken_part() const { return progress->snapshot().step > 0; }
+  // Whether it was a rank in a group that did a step, since this start. Not known without shared memory.
+  bool has_taken_part() const { return progress->snapshot().has_ended_step; }
+  void terminate() const {
+    process->signal_group(SIGTERM);
+    process->signal_group(SIGCONT);  // a stopped process would not receive SIGTERM
+  }
   bool was_started_again() const { return restarts.count() > 0; }
 
   int rank, local_rank;

@@ -332,7 +332,7 @@ bool Regrouping::remove_lost(Member& member, const std::string& how) {
   member.is_replaced = !rank;
   if (rank) {
     lost_.push_back({*rank, how});
-  } else if (!member.has_left && !member.has_quit && !member.is_overdue) {
+  } else if (!member.has_left && !member.has_quit && !member.is_overdue && !is_stopping_) {
     notes_.push_back(fmt::format("a spare was lost, {}", how));
   }
   return true;

@@ -99,6 +99,8 @@ void GroupLinks::answer(int worker, const GroupAnswer& answer) {
     return;
   }
   if (answer.kind == AnswerKind::Invited && link.is_asking) return;
+  const bool is_starting = !link.is_asking && !link.is_dismissed && !link.rank && !link.outcome;
+  if (answer.kind == AnswerKind::End && is_starting) unneeded_.push_back(worker);
   link.is_quitting = false;
   link.is_asking = answer.kind == AnswerKind::Wait;
   link.is_dismissed = answer.kind == AnswerKind::End;

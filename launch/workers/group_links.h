@@ -42,6 +42,9 @@ class GroupLinks {
 
   // Workers to kill, since the last call.
   std::vector<int> take_overdue() { return std::exchange(overdue_, {}); }
+  // Workers that are not needed, but do not know it: they have not asked yet, since they are being
+  // started. Since the last call.
+  std::vector<int> take_unneeded() { return std::exchange(unneeded_, {}); }
 
   // The worker was killed; `how`: "killed by SIGKILL". It exited by itself. The node stops its workers.
   void lose(int worker, const std::string& how);
@@ -88,7 +91,7 @@ class GroupLinks {
   int64_t group_ = 0;  // the current one
   bool refuses_ = false, changed_ = false;
   std::vector<GroupEvent> events_;
-  std::vector<int> overdue_;
+  std::vector<int> overdue_, unneeded_;
 };
 
 }  // namespace lockstep::launch

@@ -135,6 +135,8 @@ void WorkerGroup::handle(const GroupState& state) {
   links_->handle(state);
   for (const int worker : links_->take_overdue())
     workers_[static_cast<size_t>(worker)]->process->signal_group(SIGKILL);
+  for (const int worker : links_->take_unneeded())
+    if (!is_stopping()) end_unneeded(*workers_[static_cast<size_t>(worker)]);
   start_lost_workers();
 }
 
@@ -219,10 +221,13 @@ void WorkerGroup::leave() {
 void WorkerGroup::terminate() {
   stop_time_us_ = unix_time_us();
   kill_deadline_ = Clock::now() + options_.stop_grace;
-  for (auto& worker : workers_) {
-    worker->process->signal_group(SIGTERM);
-    worker->process->signal_group(SIGCONT);  // a stopped process would not receive SIGTERM
-  }
+  for (auto& worker : workers_) worker->terminate();
+}
+
+// The job has ended while it was being started. It has nothing to save.
+void WorkerGroup::end_unneeded(Worker& worker) {
+  if (!kill_deadline_) kill_deadline_ = Clock::now() + options_.stop_grace;
+  worker.terminate();
 }
 
 void WorkerGroup::kill() {

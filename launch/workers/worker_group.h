@@ -87,6 +87,7 @@ class WorkerGroup {
   std::unique_ptr<Worker> make_worker(int local_rank, const RestartPolicy& restarts);
   void start(Worker& worker, const MasterSocket& master);
   void terminate();
+  void end_unneeded(Worker& worker);
   void handle_exits();
   bool continues_without(Worker& worker);
   bool is_late(const Worker& worker) const;

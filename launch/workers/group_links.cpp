@@ -187,6 +187,14 @@ void GroupLinks::refuse_all() {
   }
 }
 
+bool GroupLinks::asks_to_leave(int worker) const {
+  using enum GroupRequest::Kind;
+  const auto& link = links_[static_cast<size_t>(worker)];
+  const auto kind = link.request.kind;
+  return link.is_quitting ||
+         (link.is_asking && (kind == Leaving || kind == Replaced || kind == Excluded));
+}
+
 std::optional<int> GroupLinks::rank_of(int worker) const {
   return links_[static_cast<size_t>(worker)].rank;
 }

@@ -39,6 +39,8 @@ class GroupLinks {
   void start_again(int worker);
   // Whether the last answer to it was that it is not needed: it left, or the job has ended.
   bool is_dismissed(int worker) const { return links_[static_cast<size_t>(worker)].is_dismissed; }
+  // Whether it waits for an answer to a request to leave.
+  bool asks_to_leave(int worker) const;
 
   // Workers to kill, since the last call.
   std::vector<int> take_overdue() { return std::exchange(overdue_, {}); }

@@ -24,6 +24,7 @@ bool WorkerGroup::continues_without(Worker& worker) {
   }
   links_->lose(worker.local_rank, end.what());
   worker.is_lost = true;
+  worker.is_harmless = worker.was_started_again() && is_late(worker);
   worker.is_wanted = is_startable(worker);
   return true;
 }
@@ -40,8 +41,9 @@ bool WorkerGroup::is_late(const Worker& worker) const {
 // Whether the worker, which was lost, is started again when the others have continued; says so if not. One
 // that left is not, nor one that would fail again before it is of use.
 bool WorkerGroup::is_startable(Worker& worker) const {
-  const bool has_left =
-      worker.exit->signal == SIGTERM || is_stopping() || links_->is_dismissed(worker.local_rank);
+  const bool has_left = worker.exit->signal == SIGTERM || is_stopping() ||
+                        links_->is_dismissed(worker.local_rank) ||
+                        links_->asks_to_leave(worker.local_rank);
   if (options_.rank_restarts == 0 || has_left) return false;
   std::string reason;
   if (!worker.has_taken_part())

@@ -337,7 +337,7 @@ LaunchReport WorkerGroup::finish() {
   for (auto& worker : workers_) {
     end_output(*worker);
     worker->process->reap();
-    if (is_replaced(*worker)) continue;
+    if (worker->is_harmless || is_replaced(*worker)) continue;
     report.workers.push_back(describe(*worker));
   }
   if (!killed_ranks_.empty())

@@ -374,6 +374,9 @@ void Regrouping::stop() {
   if (!is_letting_go()) refuse_members();
   for (auto& member : members_) {
     if (!member.rank) answer(member, {.kind = Kind::End});
+    // So that its launcher does not start it again after a pause.
+    if (member.is_lost && !member.is_connected)
+      answers_.push_back({static_cast<int>(&member - members_.data()), {.kind = Kind::End}});
   }
 }
 

@@ -1,6 +1,7 @@
 // A worker of a WorkerGroup, from one of its starts on. Only files of launch/ include this.
 #pragma once
 
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
@@ -15,6 +16,8 @@
 #include "launch/workers/worker_output.h"
 
 namespace lockstep::launch {
+
+inline constexpr std::chrono::milliseconds kDrainTime{2000};  // for output of exited workers
 
 struct GroupWorker {
   GroupWorker(int rank_, int local_rank_, std::filesystem::path directory_, Console* out_console,
@@ -50,11 +53,14 @@ struct GroupWorker {
   std::optional<ProcessExit> exit;
   int64_t exit_time_us = 0;
   bool is_lost = false;    // it was killed, and the others may continue
-  bool is_wanted = false;  // it was lost, and is to be started again
+  bool is_wanted = false;  // it was lost, and is to be started again, at start_at
   // It was started again, and lost before it took part: no cause of a failure, even if the workers are stopped
   // before it is known that the others continue.
   bool is_harmless = false;
   RestartPolicy restarts;  // with this start
+  RestartPolicy::Clock::time_point start_at;
+  // Of one that was replaced by another start: until when its output is read.
+  RestartPolicy::Clock::time_point drain_until;
 
  private:
   // Without it (because of a limit on file sizes, ...) hang reports are not available.

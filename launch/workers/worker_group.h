@@ -92,6 +92,7 @@ class WorkerGroup {
   bool continues_without(Worker& worker);
   bool is_late(const Worker& worker) const;
   bool is_startable(Worker& worker) const;
+  static bool plan_start(Worker& worker);
   bool is_replaced(const Worker& worker) const;
   bool is_awaited(const Worker& worker) const;
   void start_lost_workers();

@@ -37,10 +37,14 @@ bool WorkerGroup::continues_without(Worker& worker) {
 // Whether it was started while the others trained, and has not taken part: its failure is not that of the job.
 bool WorkerGroup::is_late(const Worker& worker) const {
   if (worker.has_taken_part()) return false;
-  return worker.was_started_again() ||
-         (place_.joins && std::ranges::any_of(workers_, [](const auto& other) {
-            return other->was_started_again() || other->has_taken_part();
-          }));
+  return worker.was_started_again() || (place_.joins && !is_joining());
+}
+
+// Whether the node joins a running job, and none of its workers has been a rank yet.
+bool WorkerGroup::is_joining() const {
+  return place_.joins && std::ranges::none_of(workers_, [](const auto& worker) {
+           return worker->was_started_again() || worker->has_taken_part();
+         });
 }
 
 // Whether the worker, which was lost, is started again when the others have continued; says so if not. One

@@ -136,7 +136,7 @@ void WorkerGroup::handle(const GroupState& state) {
   for (const int worker : links_->take_overdue())
     workers_[static_cast<size_t>(worker)]->process->signal_group(SIGKILL);
   for (const int worker : links_->take_unneeded())
-    if (!is_stopping()) end_unneeded(*workers_[static_cast<size_t>(worker)]);
+    if (!is_stopping() && !is_joining()) end_unneeded(*workers_[static_cast<size_t>(worker)]);
 }
 
 void WorkerGroup::refuse_groups() {
@@ -227,7 +227,8 @@ void WorkerGroup::terminate() {
   for (auto& worker : workers_) worker->terminate();
 }
 
-// The job has ended while it was being started. It has nothing to save.
+// The job has ended while it was being started. It has nothing to save. A node that joins is stopped by the
+// coordinator, which knows why.
 void WorkerGroup::end_unneeded(Worker& worker) {
   if (!kill_deadline_) kill_deadline_ = Clock::now() + options_.stop_grace;
   worker.terminate();

@@ -91,6 +91,7 @@ class WorkerGroup {
   void handle_exits();
   bool continues_without(Worker& worker);
   bool is_late(const Worker& worker) const;
+  bool is_joining() const;
   bool is_startable(Worker& worker) const;
   static bool plan_start(Worker& worker);
   bool is_replaced(const Worker& worker) const;

@@ -230,15 +230,19 @@ TEST_CASE("launcher: the end of a job does not wait for a process that is being 
   const std::string trap = GENERATE("", "trap '' TERM; ");
   ShellLaunch launch("if [ \"$LOCKSTEP_SPARE\" ]; then " + trap +
                          ": > $DIR/started; while :; do read -r line < $DIR/never; done; fi\n"
-                         "if [ $RANK = 1 ]; then\n"
+                         "if [ $RANK = 1 ]; then exec 9>$DIR/life\n"
                          "  printf '\\001' | dd of=/proc/self/fd/$LOCKSTEP_PROGRESS_FD bs=1 "
                          "seek=29100 conv=notrunc\n"
                          "  kill -KILL $$\n"
                          "fi\n"
-                         "printf 'broken 5 1000 0 0 0' >&$LOCKSTEP_GROUP_FD; cat $DIR/started",
+                         "cat $DIR/life\n"
+                         "until [[ \"$answer\" == *'\"join\"'* ]]; do\n"  // until the loss is known
+                         "  printf 'broken 5 1000 0 0 0' >&$LOCKSTEP_GROUP_FD\n"
+                         "  answer=$(dd bs=4096 count=1 <&$LOCKSTEP_GROUP_FD)\n"
+                         "done; cat $DIR/started",
                      2);
   launch.options.program = "/bin/bash";  // >&N with any number
-  for (const auto* name : {"started", "never"})
+  for (const auto* name : {"life", "started", "never"})
     REQUIRE(::mkfifo(launch.path(name).c_str(), 0600) == 0);
   launch.options.continues_on_loss = true;
   launch.options.rank_restarts = 1;

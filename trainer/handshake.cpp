@@ -23,7 +23,9 @@ nlohmann::json describe_data(const Dataset& dataset) {
 
 nlohmann::json describe_inputs(const PreparedRun& run) {
   const auto text = run.resolved.dump();
-  nlohmann::json inputs = {{"run_file", crc32c(text.data(), text.size())}};
+  nlohmann::json inputs = {{"run_file", crc32c(text.data(), text.size())},
+                           {"commits", formats::store_commits()},
+                           {"versions", formats::store_versions()}};
   if (run.data.train) inputs["data.train"] = describe_data(*run.data.train);
   if (run.data.eval) inputs["data.eval"] = describe_data(*run.data.eval);
   return inputs;
@@ -95,10 +97,7 @@ WorldOptions world_options(const RankEnv& ranks, const DistributedSection& confi
 std::vector<int64_t> verify_ranks_agree(World& world, const PreparedRun& run) {
   const auto& data = run.data;
   auto own = describe_inputs(run);
-  own.update({{"node", run.ranks.node_rank},
-              {"pid", ::getpid()},
-              {"commits", formats::store_commits()},
-              {"versions", formats::store_versions()}});
+  own.update({{"node", run.ranks.node_rank}, {"pid", ::getpid()}});
   const auto all = distributed::all_gather_object(world, own, "run file");
   std::vector<int64_t> local_pids;
   for (size_t rank = 0; rank < all.size(); ++rank) {

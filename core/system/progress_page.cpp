@@ -99,6 +99,7 @@ struct ProgressPage::Memory {
   SharedText<16384> stacks;
   SharedText<kMaxFailureBytes> failure;
   std::atomic<int> launch_signal{0};
+  std::atomic<uint32_t> has_ended_step{0};
 };
 
 const char* phase_name(Phase phase) {
@@ -126,6 +127,7 @@ FileDescriptor ProgressPage::make_shared_memory() {
   static_assert(offsetof(Memory, step) == 24 && offsetof(Memory, phase_since) == 64 &&
                 offsetof(Memory, stacks_requested) == 120 && offsetof(Memory, operation) == 128 &&
                 offsetof(Memory, stacks) == 4504 && sizeof(Memory) == 29104);
+  static_assert(offsetof(Memory, has_ended_step) == 29100);  // as in tests/launch/
   FileDescriptor fd(::memfd_create("lockstep-progress", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   // Sealed: if a rank shrank it, its readers would receive SIGBUS.
   if (!fd.is_open() || ::ftruncate(fd.get(), sizeof(Memory)) != 0 ||
@@ -186,6 +188,11 @@ void ProgressPage::set_step(int64_t step, int64_t total_steps) {
   memory_->total_steps.store(total_steps, std::memory_order_relaxed);
 }
 
+void ProgressPage::end_step(int64_t step, int64_t total_steps) {
+  set_step(step, total_steps);
+  memory_->has_ended_step.store(1, std::memory_order_relaxed);
+}
+
 void ProgressPage::begin_operation(std::string_view name, std::string_view detail) {
   memory_->operation.write(name);
   memory_->detail.write(detail);
@@ -239,6 +246,7 @@ ProgressSnapshot ProgressPage::snapshot() const {
   view.phase = phase <= static_cast<uint32_t>(Phase::Finishing) ? Phase{phase} : Phase::Starting;
   view.step = memory.step.load();
   view.total_steps = memory.total_steps.load();
+  view.has_ended_step = memory.has_ended_step.load() != 0;
   view.longest_step_s = static_cast<double>(memory.longest_step_ns.load()) * 1e-9;
   view.operations = memory.operations.load();
   view.in_operation = memory.in_operation.load() != 0;

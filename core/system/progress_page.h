@@ -44,6 +44,7 @@ struct ProgressSnapshot {
   int64_t pid = 0;  // 0: the process has not opened the page yet
   Phase phase = Phase::Starting;
   int64_t step = 0, total_steps = 0;  // optimizer steps done
+  bool has_ended_step = false;        // this process, since its start
   double longest_step_s = 0;          // of at least the last 100
   // Collectives entered so far; all ranks enter the same ones in the same order.
   uint64_t operations = 0;
@@ -77,6 +78,7 @@ class ProgressPage {
   void set_limits(std::chrono::milliseconds warn_after, std::chrono::milliseconds timeout);
   void enter(Phase phase);
   void set_step(int64_t step, int64_t total_steps);
+  void end_step(int64_t step, int64_t total_steps);  // set_step() of one that this process did
   void begin_operation(std::string_view name, std::string_view detail = {});
   void end_operation();
   void set_bucket_names(const std::string& lines);

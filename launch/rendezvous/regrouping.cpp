@@ -332,7 +332,7 @@ bool Regrouping::remove_lost(Member& member, const std::string& how) {
   member.is_replaced = !rank;
   if (rank) {
     lost_.push_back({*rank, how});
-  } else if (!member.has_left && !member.has_quit && !member.is_overdue) {
+  } else if (!member.has_left && !member.has_quit && !member.is_overdue && !is_stopping_) {
     notes_.push_back(fmt::format("a spare was lost, {}", how));
   }
   return true;
@@ -374,6 +374,9 @@ void Regrouping::stop() {
   if (!is_letting_go()) refuse_members();
   for (auto& member : members_) {
     if (!member.rank) answer(member, {.kind = Kind::End});
+    // So that its launcher does not start it again after a pause.
+    if (member.is_lost && !member.is_connected)
+      answers_.push_back({static_cast<int>(&member - members_.data()), {.kind = Kind::End}});
   }
 }
 

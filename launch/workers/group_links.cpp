@@ -99,6 +99,8 @@ void GroupLinks::answer(int worker, const GroupAnswer& answer) {
     return;
   }
   if (answer.kind == AnswerKind::Invited && link.is_asking) return;
+  const bool is_starting = !link.is_asking && !link.is_dismissed && !link.rank && !link.outcome;
+  if (answer.kind == AnswerKind::End && is_starting) unneeded_.push_back(worker);
   link.is_quitting = false;
   link.is_asking = answer.kind == AnswerKind::Wait;
   link.is_dismissed = answer.kind == AnswerKind::End;
@@ -183,6 +185,14 @@ void GroupLinks::refuse_all() {
     if (link.is_asking)
       answer(static_cast<int>(i), {.kind = link.rank ? AnswerKind::Refused : AnswerKind::End});
   }
+}
+
+bool GroupLinks::asks_to_leave(int worker) const {
+  using enum GroupRequest::Kind;
+  const auto& link = links_[static_cast<size_t>(worker)];
+  const auto kind = link.request.kind;
+  return link.is_quitting ||
+         (link.is_asking && (kind == Leaving || kind == Replaced || kind == Excluded));
 }
 
 std::optional<int> GroupLinks::rank_of(int worker) const {

@@ -39,9 +39,14 @@ class GroupLinks {
   void start_again(int worker);
   // Whether the last answer to it was that it is not needed: it left, or the job has ended.
   bool is_dismissed(int worker) const { return links_[static_cast<size_t>(worker)].is_dismissed; }
+  // Whether it waits for an answer to a request to leave.
+  bool asks_to_leave(int worker) const;
 
   // Workers to kill, since the last call.
   std::vector<int> take_overdue() { return std::exchange(overdue_, {}); }
+  // Workers that are not needed, but do not know it: they have not asked yet, since they are being
+  // started. Since the last call.
+  std::vector<int> take_unneeded() { return std::exchange(unneeded_, {}); }
 
   // The worker was killed; `how`: "killed by SIGKILL". It exited by itself. The node stops its workers.
   void lose(int worker, const std::string& how);
@@ -88,7 +93,7 @@ class GroupLinks {
   int64_t group_ = 0;  // the current one
   bool refuses_ = false, changed_ = false;
   std::vector<GroupEvent> events_;
-  std::vector<int> overdue_;
+  std::vector<int> overdue_, unneeded_;
 };
 
 }  // namespace lockstep::launch

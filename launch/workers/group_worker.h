@@ -1,6 +1,8 @@
 // A worker of a WorkerGroup, from one of its starts on. Only files of launch/ include this.
 #pragma once
 
+#include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -14,6 +16,8 @@
 #include "launch/workers/worker_output.h"
 
 namespace lockstep::launch {
+
+inline constexpr std::chrono::milliseconds kDrainTime{2000};  // for output of exited workers
 
 struct GroupWorker {
   GroupWorker(int rank_, int local_rank_, std::filesystem::path directory_, Console* out_console,
@@ -30,8 +34,12 @@ struct GroupWorker {
     auto error = read_error_file(directory / "error.json");
     return error ? error : read_failure(*progress);
   }
-  // Whether it was a rank in a group that trained, since this start. Not known without shared memory.
-  bool has_taken_part() const { return progress->snapshot().step > 0; }
+  // Whether it was a rank in a group that did a step, since this start. Not known without shared memory.
+  bool has_taken_part() const { return progress->snapshot().has_ended_step; }
+  void terminate() const {
+    process->signal_group(SIGTERM);
+    process->signal_group(SIGCONT);  // a stopped process would not receive SIGTERM
+  }
   bool was_started_again() const { return restarts.count() > 0; }
 
   int rank, local_rank;
@@ -45,8 +53,14 @@ struct GroupWorker {
   std::optional<ProcessExit> exit;
   int64_t exit_time_us = 0;
   bool is_lost = false;    // it was killed, and the others may continue
-  bool is_wanted = false;  // it was lost, and is to be started again
+  bool is_wanted = false;  // it was lost, and is to be started again, at start_at
+  // It was started again, and lost before it took part: no cause of a failure, even if the workers are stopped
+  // before it is known that the others continue.
+  bool is_harmless = false;
   RestartPolicy restarts;  // with this start
+  RestartPolicy::Clock::time_point start_at;
+  // Of one that was replaced by another start: until when its output is read.
+  RestartPolicy::Clock::time_point drain_until;
 
  private:
   // Without it (because of a limit on file sizes, ...) hang reports are not available.

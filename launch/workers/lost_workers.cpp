@@ -11,6 +11,11 @@
 #include "lockstep/error.h"
 
 namespace lockstep::launch {
+namespace {
+
+constexpr std::chrono::milliseconds kRetryTime{1000};  // at least, after a start that failed
+
+}  // namespace
 
 // Whether the worker, which has ended, was killed, so that the others continue; if they cannot, the
 // coordinator stops them.
@@ -24,6 +29,7 @@ bool WorkerGroup::continues_without(Worker& worker) {
   }
   links_->lose(worker.local_rank, end.what());
   worker.is_lost = true;
+  worker.is_harmless = worker.was_started_again() && is_late(worker);
   worker.is_wanted = is_startable(worker);
   return true;
 }
@@ -31,27 +37,43 @@ bool WorkerGroup::continues_without(Worker& worker) {
 // Whether it was started while the others trained, and has not taken part: its failure is not that of the job.
 bool WorkerGroup::is_late(const Worker& worker) const {
   if (worker.has_taken_part()) return false;
-  return worker.was_started_again() ||
-         (place_.joins && std::ranges::any_of(workers_, [](const auto& other) {
-            return other->was_started_again() || other->has_taken_part();
-          }));
+  return worker.was_started_again() || (place_.joins && !is_joining());
+}
+
+// Whether the node joins a running job, and none of its workers has been a rank yet.
+bool WorkerGroup::is_joining() const {
+  return place_.joins && std::ranges::none_of(workers_, [](const auto& worker) {
+           return worker->was_started_again() || worker->has_taken_part();
+         });
 }
 
 // Whether the worker, which was lost, is started again when the others have continued; says so if not. One
 // that left is not, nor one that would fail again before it is of use.
 bool WorkerGroup::is_startable(Worker& worker) const {
-  const bool has_left =
-      worker.exit->signal == SIGTERM || is_stopping() || links_->is_dismissed(worker.local_rank);
+  const bool has_left = worker.exit->signal == SIGTERM || is_stopping() ||
+                        links_->is_dismissed(worker.local_rank) ||
+                        links_->asks_to_leave(worker.local_rank);
   if (options_.rank_restarts == 0 || has_left) return false;
   std::string reason;
-  if (!worker.has_taken_part())
+  if (!worker.progress_memory.is_open())
+    reason = "without shared memory, it is not known whether it had taken part in a step";
+  else if (!worker.has_taken_part())
     reason = "it had not taken part in a step";
-  else if (!worker.restarts.restart(Clock::now(), /*step=*/0))
+  else if (plan_start(worker))
+    return true;
+  else
     reason = fmt::format("--rank-restarts {}", options_.rank_restarts);
-  if (reason.empty()) return true;
   consoles_.err.write_note(
       fmt::format("the process [rank {}] is not started again: {}", worker.rank, reason));
   return false;
+}
+
+// The first time at once, then after a pause, as the host may have no memory for it. False: no restart is left.
+bool WorkerGroup::plan_start(Worker& worker) {
+  const auto now = Clock::now();
+  const auto pause = worker.restarts.restart(now, /*step=*/0);
+  worker.start_at = now + pause.value_or(std::chrono::milliseconds(0));
+  return pause.has_value();
 }
 
 bool WorkerGroup::is_replaced(const Worker& worker) const {
@@ -64,13 +86,15 @@ bool WorkerGroup::is_awaited(const Worker& worker) const {
 }
 
 void WorkerGroup::start_lost_workers() {
+  const auto now = Clock::now();
   for (auto& worker : workers_)
-    if (is_awaited(*worker) && is_replaced(*worker)) start_again(worker);
+    if (is_awaited(*worker) && is_replaced(*worker) && now >= worker->start_at) start_again(worker);
 }
 
 void WorkerGroup::drop_former() {
   std::erase_if(former_, [this](auto& worker) {
-    if (worker->out.is_open() || worker->err.is_open()) return false;
+    const bool is_open = worker->out.is_open() || worker->err.is_open();
+    if (is_open && Clock::now() < worker->drain_until) return false;
     end_output(*worker);
     return true;
   });
@@ -87,13 +111,20 @@ void WorkerGroup::start_again(std::unique_ptr<Worker>& lost) {
     is_announced = true;
     start(*worker, {});
     lost->process->reap();
+    lost->drain_until = Clock::now() + kDrainTime;
     former_.push_back(std::exchange(lost, std::move(worker)));
     drain_deadline_.reset();
     changed_ = true;
   } catch (const Error& error) {
     if (is_announced) links_->lose(local_rank, "could not be started");
-    consoles_.err.write_note(fmt::format("the process [rank {}] could not be started again: {}",
-                                         lost->rank, error.what()));
+    // E.g. no more processes: that may pass.
+    lost->restarts.begin_attempt(Clock::now());
+    lost->is_wanted = plan_start(*lost);
+    lost->start_at = std::max(lost->start_at, Clock::now() + kRetryTime);
+    consoles_.err.write_note(fmt::format("the process [rank {}] could not be started again{}: {}",
+                                         lost->rank,
+                                         lost->is_wanted ? ", which is tried again" : "",
+                                         error.what()));
   }
 }
 

@@ -17,7 +17,6 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr std::chrono::milliseconds kDrainTime{2000};  // for output of exited workers
 // Between the first rank that exits gracefully and the others.
 constexpr std::chrono::milliseconds kPreemptTime{5000};
 // Between the first rank that exits with an error and others that report one: those that reject the
@@ -62,7 +61,7 @@ WorkerGroup::WorkerGroup(const LaunchOptions& options, const NodePlace& place,
   if (options_.continues_on_loss) links_.emplace(place_, options_.num_workers, options_.num_spares);
   const RestartPolicy restarts({.max_restarts = options_.rank_restarts,
                                 .window = options_.restart_window,
-                                .delay = std::chrono::milliseconds(0)});
+                                .delay = options_.restart_delay});
   for (int local_rank = 0; local_rank < num_workers(); ++local_rank)
     workers_.push_back(make_worker(local_rank, restarts));
   for (auto& worker : workers_) start(*worker, master);
@@ -114,6 +113,7 @@ void WorkerGroup::start(Worker& worker, const MasterSocket& master) {
                              .stdout_fd = out.get(),
                              .stderr_fd = err.get(),
                              .inherited_fds = inherited};
+  worker.restarts.begin_attempt(Clock::now());
   worker.process.emplace(options_.parked ? options_.parked->start(command) : ChildProcess(command));
 }
 
@@ -135,7 +135,8 @@ void WorkerGroup::handle(const GroupState& state) {
   links_->handle(state);
   for (const int worker : links_->take_overdue())
     workers_[static_cast<size_t>(worker)]->process->signal_group(SIGKILL);
-  start_lost_workers();
+  for (const int worker : links_->take_unneeded())
+    if (!is_stopping() && !is_joining()) end_unneeded(*workers_[static_cast<size_t>(worker)]);
 }
 
 void WorkerGroup::refuse_groups() {
@@ -163,6 +164,9 @@ void WorkerGroup::watch(PollSet& polls) {
   for (const auto& deadline :
        {others_deadline_, kill_deadline_, give_up_deadline_, drain_deadline_})
     if (deadline) polls.wake_at(*deadline);
+  for (const auto& worker : workers_)
+    if (is_awaited(*worker) && is_replaced(*worker)) polls.wake_at(worker->start_at);
+  for (const auto& worker : former_) polls.wake_at(worker->drain_until);
 }
 
 void WorkerGroup::update() {
@@ -171,6 +175,7 @@ void WorkerGroup::update() {
     links_->update();
     changed_ = links_->take_changed() || changed_;
   }
+  start_lost_workers();
   drop_former();
   enforce_deadlines();
 }
@@ -219,10 +224,14 @@ void WorkerGroup::leave() {
 void WorkerGroup::terminate() {
   stop_time_us_ = unix_time_us();
   kill_deadline_ = Clock::now() + options_.stop_grace;
-  for (auto& worker : workers_) {
-    worker->process->signal_group(SIGTERM);
-    worker->process->signal_group(SIGCONT);  // a stopped process would not receive SIGTERM
-  }
+  for (auto& worker : workers_) worker->terminate();
+}
+
+// The job has ended while it was being started. It has nothing to save. A node that joins is stopped by the
+// coordinator, which knows why.
+void WorkerGroup::end_unneeded(Worker& worker) {
+  if (!kill_deadline_) kill_deadline_ = Clock::now() + options_.stop_grace;
+  worker.terminate();
 }
 
 void WorkerGroup::kill() {
@@ -332,7 +341,7 @@ LaunchReport WorkerGroup::finish() {
   for (auto& worker : workers_) {
     end_output(*worker);
     worker->process->reap();
-    if (is_replaced(*worker)) continue;
+    if (worker->is_harmless || is_replaced(*worker)) continue;
     report.workers.push_back(describe(*worker));
   }
   if (!killed_ranks_.empty())

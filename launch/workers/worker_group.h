@@ -87,10 +87,13 @@ class WorkerGroup {
   std::unique_ptr<Worker> make_worker(int local_rank, const RestartPolicy& restarts);
   void start(Worker& worker, const MasterSocket& master);
   void terminate();
+  void end_unneeded(Worker& worker);
   void handle_exits();
   bool continues_without(Worker& worker);
   bool is_late(const Worker& worker) const;
+  bool is_joining() const;
   bool is_startable(Worker& worker) const;
+  static bool plan_start(Worker& worker);
   bool is_replaced(const Worker& worker) const;
   bool is_awaited(const Worker& worker) const;
   void start_lost_workers();

@@ -19,6 +19,11 @@ TEST_CASE("progress page: the launcher reads what a rank writes") {
   rank.set_limits(2s, 90s);
   rank.enter(Phase::Backward);
   rank.set_step(7, 100);
+  CHECK_FALSE(launcher.snapshot().has_ended_step);
+  rank.end_step(8, 100);
+  CHECK(launcher.snapshot().step == 8);
+  CHECK(launcher.snapshot().has_ended_step);
+  rank.set_step(7, 100);
   rank.begin_operation("all_reduce 'x'", "Float [10]");
   rank.set_bucket_names("a, b\nc\n");
   rank.begin_buckets();

@@ -13,6 +13,7 @@ from test_node_loss import NO_EPOCHS, UNTIL_STOPPED, members_on, stop_and_compar
 from test_node_loss import start as start_nodes
 from test_rank_loss import SETTINGS, assert_same_run, ranks_of, recorded_losses, said, trainers_of, wait_for_step
 from test_sharded_rank_loss import hold, start_held, wait_until_held
+from test_web_stores import at_hub, hub, push_rows, rows_job, write_rows  # noqa: F401 (fixtures)
 
 RANKS_PER_HOST = 2
 ENDLESS = [setting for setting in SETTINGS if not setting.startswith(("train.max_steps", "train.epochs"))]
@@ -98,6 +99,26 @@ def test_a_process_that_fails_before_it_takes_part_is_not_started_again(job, tmp
     assert "lockstep: the process [rank 1] is not started again: it had not taken part in a step\n" in said(job)
     assert sizes(job) == [(2, 1)]
     assert not (job.only_run() / "logs" / "attempt_0" / "1.2").exists()
+
+
+def test_a_process_that_reads_another_commit_cannot_join(rows_job, hub):  # noqa: F811
+    """The branch moves while the ranks train; both commits have as many rows."""
+    job = rows_job
+    push_rows(hub, job)
+    settings = ["data.train.path=hf://datasets/me/rows/data", "data.shuffle_lanes=2", "distributed.virtual_shards=2", "train.epochs=10000000"]
+    started = start_held(job, 2, [*settings, NO_EPOCHS], ["--on-rank-loss", "continue"], FIRST, at_hub(hub, job.directory))
+    wait_until_held(job, started, FIRST)
+    write_rows(job.folder / "0.parquet", 9)
+    push_rows(hub, job)
+    os.kill(ranks_of(job)[1], signal.SIGKILL)
+    hold(job, FIRST + 2)
+    wait_until_held(job, started, FIRST + 2)
+    wait_until(lambda: "lockstep: a spare was lost, exited with code 78" in said(job), TIMEOUT_S, "the end of the new process")
+    assert "it sees another run file or other data than they do" in said(job)
+    job.query("stop", job.only_run().name)
+    hold(job, 10**7)
+    assert processes.finish(started).code == 0, said(job)
+    assert sizes(job) == [(2, 1)]
 
 
 def test_spares_are_refilled(job, tmp_path_factory):

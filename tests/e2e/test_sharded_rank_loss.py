@@ -56,13 +56,13 @@ def start(job, ranks, settings, held_at, spares=0):
     return start_held(job, ranks, [*SETTINGS, *settings], [*CONTINUE, "--spares", spares], held_at)
 
 
-def start_held(job, ranks, settings, options, held_at):
+def start_held(job, ranks, settings, options, held_at, env=None):
     job.config["plugins"] = [str(PLUGIN)]
     job.config["train"]["hooks"] = [{"name": "held", "file": str(job.directory / "hold")}]
     job.write()
     hold(job, held_at)
     with open(job.directory / "launch.err", "w") as log:
-        return job.start(*settings, ranks=ranks, options=options, stderr=log)
+        return job.start(*settings, ranks=ranks, options=options, env=env, stderr=log)
 
 
 def assert_whole(job, started, undisturbed):

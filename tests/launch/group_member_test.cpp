@@ -176,6 +176,13 @@ TEST_CASE("group links: what another coordinator must know") {
   CHECK(known().empty());
   ask(Request::Quitting);  // sent before it got its place
   CHECK(known().empty());
+  CHECK_FALSE(links.asks_to_leave(1));
+  for (const auto kind : {Request::Leaving, Request::Replaced, Request::Excluded}) {
+    ask(kind);
+    CHECK(links.asks_to_leave(1));
+    links.handle({.answers = {{1, {.kind = Kind::Refused}}}, .ranks = {-1, 0}, .replaced = {}});
+    CHECK_FALSE(links.asks_to_leave(1));
+  }
 }
 
 TEST_CASE("group links: nothing that was sent before a worker was started again concerns it") {

@@ -195,12 +195,14 @@ TEST_CASE("joins: a node that does not share the run directory starts no ranks")
 
 TEST_CASE("joins: a process that fails before it has taken part is lost, unlike the job") {
   LauncherNodes nodes(2);
-  // When they are in a group, the first one has done 5 steps, and the second one fails.
+  // When they are in a group, both are at step 5, the first one has done it, and the second one fails.
   ShellLaunch launch(
       "printf 'broken -1 1000 0 0 0' >&$LOCKSTEP_GROUP_FD\n"
+      "page() { printf \"\\\\$1\" | dd of=/proc/self/fd/$LOCKSTEP_PROGRESS_FD bs=1 seek=$2 "
+      "conv=notrunc; }\n"
+      "page 005 24\n"
       "if [ $LOCAL_RANK = 0 ]; then\n"
-      "  cat $DIR/group; printf '\\005' | dd of=/proc/self/fd/$LOCKSTEP_PROGRESS_FD bs=1 seek=24 "
-      "conv=notrunc\n"
+      "  cat $DIR/group; page 001 29100\n"
       "  : > $DIR/step; cat $DIR/never\n"
       "fi\n"
       "cat $DIR/step; exit 75",

@@ -225,6 +225,34 @@ TEST_CASE("launcher: a rank that is killed after the last step has failed") {
              Catch::Contains("rank 1") && Catch::Contains("SIGSEGV"));
 }
 
+// A worker is killed after a step and started again; the other one ends when the new process has started.
+TEST_CASE("launcher: the end of a job does not wait for a process that is being started") {
+  const std::string trap = GENERATE("", "trap '' TERM; ");
+  ShellLaunch launch("if [ \"$LOCKSTEP_SPARE\" ]; then " + trap +
+                         ": > $DIR/started; while :; do read -r line < $DIR/never; done; fi\n"
+                         "if [ $RANK = 1 ]; then exec 9>$DIR/life\n"
+                         "  printf '\\001' | dd of=/proc/self/fd/$LOCKSTEP_PROGRESS_FD bs=1 "
+                         "seek=29100 conv=notrunc\n"
+                         "  kill -KILL $$\n"
+                         "fi\n"
+                         "cat $DIR/life\n"
+                         "until [[ \"$answer\" == *'\"join\"'* ]]; do\n"  // until the loss is known
+                         "  printf 'broken 5 1000 0 0 0' >&$LOCKSTEP_GROUP_FD\n"
+                         "  answer=$(dd bs=4096 count=1 <&$LOCKSTEP_GROUP_FD)\n"
+                         "done; cat $DIR/started",
+                     2);
+  launch.options.program = "/bin/bash";  // >&N with any number
+  for (const auto* name : {"life", "started", "never"})
+    REQUIRE(::mkfifo(launch.path(name).c_str(), 0600) == 0);
+  launch.options.continues_on_loss = true;
+  launch.options.rank_restarts = 1;
+  if (!trap.empty()) launch.options.stop_grace = 100ms;
+  ForkedLaunch forked(launch);
+  REQUIRE(forked.ends_within(60s));
+  CHECK(forked.wait() == 0);
+  CHECK(launch.console_errors().find("spare") == std::string::npos);
+}
+
 TEST_CASE("launcher: a log file that cannot be written is reported once and stops nothing") {
   ShellLaunch launch("seq 1 2000");
   rlimit previous{};

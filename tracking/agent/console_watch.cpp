@@ -37,20 +37,21 @@ ConsoleWatch::ConsoleWatch(fs::path logs, Counts already_read)
 
 void ConsoleWatch::find_files() {
   for (const auto& output : rank_outputs(logs_)) {
-    if (files_.contains(output.path)) continue;
+    const std::tuple key(output.attempt, output.local_rank, output.start, output.is_error);
+    if (files_.contains(key)) continue;
     FileDescriptor file(::open(output.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     if (file.is_open())
-      files_[output.path] = {.file = std::move(file),
-                             .local_rank = output.local_rank,
-                             .is_error = output.is_error,
-                             .partial_line = {}};
+      files_[key] = {.file = std::move(file),
+                     .local_rank = output.local_rank,
+                     .is_error = output.is_error,
+                     .partial_line = {}};
   }
 }
 
 // Reads one file after the other, so that skipped lines are those of earlier files.
 bool ConsoleWatch::poll(int first_rank, double now, bool is_final, const OnLine& on_line) {
   find_files();
-  for (auto& [path, file] : files_)
+  for (auto& [key, file] : files_)
     if (read(file, first_rank + file.local_rank, now, is_final, on_line)) return true;
   return false;
 }

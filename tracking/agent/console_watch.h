@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "core/system/file_descriptor.h"
@@ -45,7 +46,8 @@ class ConsoleWatch {
 
   std::filesystem::path logs_;
   Counts already_read_;
-  std::map<std::filesystem::path, File> files_;
+  // In the order of attempt, local rank, start in the attempt, and stream.
+  std::map<std::tuple<int, int, int, bool>, File> files_;
 };
 
 }  // namespace lockstep::tracking

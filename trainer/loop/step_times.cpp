@@ -42,7 +42,7 @@ void StepClock::enter(Phase phase) {
 
 void StepClock::end_step(int64_t step, int64_t total_steps) {
   enter(Phase::Logging);
-  progress_.set_step(step, total_steps);
+  progress_.end_step(step, total_steps);
   ++steps_;
 }
 

@@ -52,6 +52,15 @@ TEST_CASE("console watch: a new watch skips lines that an earlier one reported")
   CHECK(lines_of(watch) == Lines{"8 out c"});
 }
 
+TEST_CASE("console watch: reads attempts, and starts of a rank, in the order of their numbers") {
+  const TemporaryDirectory dir;
+  for (const auto* name : {"attempt_2/0", "attempt_2/0.2", "attempt_2/0.10", "attempt_10/0"})
+    append(dir / name / "stdout.log", std::string(name) + "\n");
+  ConsoleWatch watch(dir.path(), {{{8, false}, 1}});
+  CHECK(lines_of(watch) ==
+        Lines{"8 out attempt_2/0.2", "8 out attempt_2/0.10", "8 out attempt_10/0"});
+}
+
 TEST_CASE("console watch: truncates long lines, and reads large output in chunks") {
   const TemporaryDirectory dir;
   append(dir / "attempt_0/0/stdout.log", std::string(3u << 20, 'x') + "\n");

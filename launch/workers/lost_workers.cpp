@@ -121,10 +121,9 @@ void WorkerGroup::start_again(std::unique_ptr<Worker>& lost) {
     lost->restarts.begin_attempt(Clock::now());
     lost->is_wanted = plan_start(*lost);
     lost->start_at = std::max(lost->start_at, Clock::now() + kRetryTime);
-    consoles_.err.write_note(fmt::format("the process [rank {}] could not be started again{}: {}",
-                                         lost->rank,
-                                         lost->is_wanted ? ", which is tried again" : "",
-                                         error.what()));
+    consoles_.err.write_note(
+        fmt::format("the process [rank {}] could not be started again{}: {}", lost->rank,
+                    lost->is_wanted ? ", which is tried again" : "", error.what()));
   }
 }
 

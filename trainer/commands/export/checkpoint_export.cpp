@@ -225,14 +225,25 @@ std::vector<fs::path> model_files(const fs::path& checkpoint) {
   return files;
 }
 
-// The directory of the base model's configuration and tokenizer.
-fs::path base_directory(const fs::path& checkpoint, const BaseWeights& base) {
-  const auto json = nlohmann::json::parse(read_file(checkpoint / models::kAdapterConfig));
-  const fs::path named = json.value("base_model_name_or_path", "");
+// The configuration and tokenizer of the base model. `may_lack`: none are needed of a base model
+// without a name, such as one that a function made from a configuration.
+std::vector<fs::path> base_companions(const fs::path& checkpoint, const BaseWeights& base,
+                                      bool may_lack) {
+  const auto file = checkpoint / models::kAdapterConfig;
+  const auto json = nlohmann::json::parse(read_file(file));
+  const auto name = json.find("base_model_name_or_path");  // null: PEFT knows none
+  const fs::path named = name != json.end() && name->is_string() ? name->get<std::string>() : "";
   for (const auto& directory : {named, fs::path(base.path).parent_path()})
-    if (!directory.empty() && has_file(directory, "config.json")) return directory;
-  throw config_error(fmt::format("{} has no config.json, which belongs to the base model",
-                                 printable(named.string(), 400)));
+    if (!directory.empty() && has_file(directory, "config.json"))
+      return models::HfDirectory{"hf", directory}.companions();
+  if (named.empty() && may_lack) return {};
+  throw config_error(
+      named.empty() ? fmt::format("--merge: {} has no base_model_name_or_path, so the base model's "
+                                  "config.json is not known",
+                                  printable(file.string(), 400))
+                    : fmt::format("--merge: {} has no config.json, which belongs to the base model; "
+                                  "expected a directory",
+                                  printable(named.string(), 400)));
 }
 
 // The configuration of the model of a compiled package, which may differ from its base model's;
@@ -289,9 +300,8 @@ std::string export_merged(Checkpoint checkpoint, const fs::path& source,
   add_base(checkpoint, options.package);
   const auto file = source / models::kAdapterConfig;
   const auto config = models::parse_adapter_config(read_file(file), file.string());
-  auto companions =
-      models::HfDirectory{"hf", base_directory(source, checkpoint.head.base)}.companions();
   const auto package_config = config_of_package(source);
+  auto companions = base_companions(source, checkpoint.head.base, !package_config.empty());
   if (!package_config.empty())
     std::erase_if(companions, [](const auto& path) { return path.filename() == "config.json"; });
   const MergedModel model(evaluated(checkpoint), config);

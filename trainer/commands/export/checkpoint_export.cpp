@@ -225,25 +225,17 @@ std::vector<fs::path> model_files(const fs::path& checkpoint) {
   return files;
 }
 
-// The configuration and tokenizer of the base model. `may_lack`: none are needed of a base model
-// without a name, such as one that a function made from a configuration.
-std::vector<fs::path> base_companions(const fs::path& checkpoint, const BaseWeights& base,
-                                      bool may_lack) {
-  const auto file = checkpoint / models::kAdapterConfig;
-  const auto json = nlohmann::json::parse(read_file(file));
-  const auto name = json.find("base_model_name_or_path");  // null: PEFT knows none
-  const fs::path named = name != json.end() && name->is_string() ? name->get<std::string>() : "";
+// The base model's configuration and tokenizer. `may_lack`: none, if the base model has no name.
+std::vector<fs::path> base_companions(const fs::path& dir, const BaseWeights& base, bool may_lack) {
+  const auto file = dir / models::kAdapterConfig;
+  const auto name = nlohmann::json::parse(read_file(file))["base_model_name_or_path"];
+  const fs::path named = name.is_string() ? name.get<std::string>() : "";  // PEFT may write null
   for (const auto& directory : {named, fs::path(base.path).parent_path()})
     if (!directory.empty() && has_file(directory, "config.json"))
       return models::HfDirectory{"hf", directory}.companions();
   if (named.empty() && may_lack) return {};
-  throw config_error(
-      named.empty() ? fmt::format("--merge: {} has no base_model_name_or_path, so the base model's "
-                                  "config.json is not known",
-                                  printable(file.string(), 400))
-                    : fmt::format("--merge: {} has no config.json, which belongs to the base model; "
-                                  "expected a directory",
-                                  printable(named.string(), 400)));
+  throw config_error(fmt::format("{}: base_model_name_or_path is '{}'; expected a local directory",
+                                 printable(file.string(), 400), printable(named.string(), 400)));
 }
 
 // The configuration of the model of a compiled package, which may differ from its base model's;
@@ -265,8 +257,7 @@ class MergedModel {
       if (const auto end = name.find(".lora_A.weight");
           end != std::string::npos && !tensors_.contains(name.substr(0, end) + ".weight"))
         throw config_error(
-            fmt::format("--merge: the base model has no '{}.weight', which '{}' "
-                        "changes",
+            fmt::format("--merge: the base model has no '{}.weight', which '{}' changes",
                         printable(name.substr(0, end), 200), printable(name, 200)));
   }
 
@@ -319,8 +310,7 @@ std::string export_merged(Checkpoint checkpoint, const fs::path& source,
   return "model with merged adapters";
 }
 
-// Those that the checkpoint's adapter `file` has, under its names: the averages are of all weights if
-// the checkpoint does not refer to a base model.
+// Those in the checkpoint's adapter `file`, under its names. Without a base model, `tensors` are all.
 NamedTensors adapters_of(NamedTensors tensors, const fs::path& file) {
   std::set<std::string> names;
   for (const auto& [name, tensor] : read_safetensors(file)) names.insert(name);

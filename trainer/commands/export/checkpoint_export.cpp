@@ -310,7 +310,7 @@ std::string export_merged(Checkpoint checkpoint, const fs::path& source,
   return "model with merged adapters";
 }
 
-// Those in the checkpoint's adapter `file`, under its names. Without a base model, `tensors` are all.
+// Those in the checkpoint's adapter `file`, under its names. Without a base, `tensors` are all.
 NamedTensors adapters_of(NamedTensors tensors, const fs::path& file) {
   std::set<std::string> names;
   for (const auto& [name, tensor] : read_safetensors(file)) names.insert(name);

@@ -33,22 +33,33 @@ bool is_flag(const cxxopts::Options& options, const std::string& word) {
   });
 }
 
+// The number of words up to the first value that is not of its option's type.
+size_t end_of_wrong_type(cxxopts::Options& options, const std::vector<const char*>& argv) {
+  for (size_t end = 2; end < argv.size(); ++end) {
+    try {
+      options.parse(static_cast<int>(end), argv.data());
+    } catch (const cxxopts::exceptions::incorrect_argument_type&) {
+      return end;
+    } catch (const cxxopts::exceptions::exception&) {  // the value of the last option is missing
+    }
+  }
+  return argv.size();
+}
+
 // cxxopts does not name the option whose value is not of its type.
-std::string problem_of(const cxxopts::exceptions::exception& error, const cxxopts::Options& options,
-                       const std::vector<std::string>& words) {
+std::string problem_of(const cxxopts::exceptions::exception& error, cxxopts::Options& options,
+                       const std::vector<const char*>& argv) {
   const auto text = plain(error.what());
   if (!dynamic_cast<const cxxopts::exceptions::incorrect_argument_type*>(&error)) return text;
   const auto begin = text.find('\'') + 1;
   const auto value = text.substr(begin, text.rfind('\'') - begin);
-  for (size_t i = 1; i < words.size(); ++i) {
-    const auto& word = words[i];
-    const bool is_next = i + 1 < words.size() && words[i + 1] == value;
-    if (!word.starts_with('-') || (!is_next && !word.ends_with("=" + value))) continue;
-    const auto option = word.substr(0, word.find('='));
-    return fmt::format("{} {}: {}", option, value,
-                       is_flag(options, option) ? "takes no value" : "expected a number");
-  }
-  return text;
+  const auto end = end_of_wrong_type(options, argv);
+  const std::string last = argv[end - 1];
+  const bool is_separate = last == value && end > 2;
+  if (!is_separate && !last.ends_with("=" + value)) return text;
+  const auto option = is_separate ? argv[end - 2] : last.substr(0, last.find('='));
+  return fmt::format("{} {}: {}", option, value,
+                     is_flag(options, option) ? "takes no value" : "expected a whole number");
 }
 
 }  // namespace
@@ -68,7 +79,7 @@ cxxopts::ParseResult parse_words(cxxopts::Options& options, const std::vector<st
     // "lockstep runs list" is described by lockstep runs --help.
     const bool is_nested = std::ranges::count(program, ' ') > 1;
     throw config_error(fmt::format("{}: {}; see {} --help", program,
-                                   problem_of(error, options, words),
+                                   problem_of(error, options, argv),
                                    is_nested ? program.substr(0, program.rfind(' ')) : program));
   }
 }

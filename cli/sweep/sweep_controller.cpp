@@ -26,6 +26,10 @@ using sweep::TrialState;
 // How often live runs and the request to stop are looked at; the end of a run is seen at once.
 constexpr int kLookMs = 100;
 
+std::string failure_text(const Trial& trial) {
+  return fmt::format("the last, {}: {}", trial.number, trial.reason);
+}
+
 }  // namespace
 
 SweepController::SweepController(const sweep::SweepDirectory& sweep, const SweepOptions& options,
@@ -233,8 +237,7 @@ void SweepController::end_trial(TrialRuns& running, TrialState state) {
     sweep_.write(trial);
   }
   report(trial);
-  if (state == TrialState::Failed)
-    last_failure_ = fmt::format("the last, {}: {}", trial.number, trial.reason);
+  if (state == TrialState::Failed) last_failure_ = failure_text(trial);
   if (failures_ < sweep_.file().budget.failures || problem_) return;
   problem_ = failure(fmt::format("{} trials in a row failed", failures_));
   stop_all();
@@ -247,9 +250,9 @@ Error SweepController::failure(const std::string& what) const {
 
 bool SweepController::has_no_result() const {
   const auto trials = sweep_.trials();
-  return failures_ > 0 && std::ranges::all_of(trials, [](const Trial& trial) {
-           return trial.state == TrialState::Failed;
-         });
+  return !trials.empty() && std::ranges::all_of(trials, [](const Trial& trial) {
+    return trial.state == TrialState::Failed;
+  });
 }
 
 void SweepController::report(const Trial& trial) {
@@ -261,7 +264,11 @@ void SweepController::report(const Trial& trial) {
 
 int SweepController::finish() {
   if (problem_) throw Error(*problem_);
-  if (!signal_ && has_no_result()) throw failure("all trials failed");
+  if (!signal_ && has_no_result()) {
+    // Trials of an earlier command: trying again changes nothing, so the input is to blame.
+    if (last_failure_.empty()) last_failure_ = failure_text(sweep_.trials().back());
+    throw failure("all trials failed");
+  }
   if (!options_.json) print_outcome(sweep_, out_);
   return signal_ ? 128 + *signal_ : 0;
 }

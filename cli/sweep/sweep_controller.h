@@ -72,7 +72,7 @@ class SweepController {
   std::optional<Error> problem_;  // thrown when all trials have ended
   int64_t failures_ = 0;          // in a row
   std::string last_failure_;
-  bool is_input_wrong_ = true;  // all failures so far said so
+  bool is_input_wrong_ = true;  // all failures of this command said so
 };
 
 }  // namespace lockstep::cli

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -36,6 +37,10 @@ OVERRIDES = {
     "key of a part without the part": (
         ["data.path=.data/mnist"],
         ["data.path: unknown key; did you mean 'data.train.path' or 'data.eval.path'? valid: train, eval, split, "],
+    ),
+    "key of another section that is similar to one in this": (
+        ["checkpoint.workers=2"],
+        ["checkpoint.workers: unknown key; did you mean 'writers' or 'data.workers'?"],
     ),
     "key of a section in a section": (
         ["train.patience=3"],
@@ -290,7 +295,9 @@ def test_help_of_a_command(words, text):
 
 @pytest.mark.parametrize("words, text", [
     ("help synk", "lockstep: error: unknown command 'synk'; did you mean 'sync'? valid: launch, "),
-    ("ui --port x", "lockstep: error: lockstep ui: --port x: expected a number; see lockstep ui --help"),
+    ("ui --port x", "lockstep: error: lockstep ui: --port x: expected a whole number; see lockstep ui --help"),
+    ("ui --host 1.5 --port 1.5", "lockstep: error: lockstep ui: --port 1.5: expected a whole number; see lockstep ui --help"),
+    ("ui --host x --port=x", "lockstep: error: lockstep ui: --port x: expected a whole number; see lockstep ui --help"),
     ("runs list --json=3", "lockstep: error: lockstep runs list: --json 3: takes no value; see lockstep runs --help"),
     ("runs list --tag", "lockstep: error: lockstep runs list: Option 'tag' is missing an argument; see lockstep runs --help"),
     ("runs export x --html /nowhere/x.html", "lockstep: error: lockstep runs export: --html /nowhere/x.html: the directory /nowhere does not exist"),
@@ -400,6 +407,10 @@ def test_dry_run_of_a_run_to_resume(job):
         ended = job.run(*overrides, options=words)
         assert ended.code == 78 and text in error_lines(ended, None)[0], ended.err
     assert files_below(job.directory) == before
+    shutil.rmtree(run / "checkpoints")  # training fetches one from the mirror
+    mirrored = job.run("checkpoint.mirror=s3://bucket/runs", options=options)
+    assert mirrored.code == 0, mirrored.err
+    assert mirrored.out.endswith(f"{run.name} has no checkpoint here; --dry-run does not verify checkpoint.mirror\n")
 
 
 FAULTS = {

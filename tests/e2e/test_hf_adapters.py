@@ -229,18 +229,28 @@ def adapted(base):
     torch.manual_seed(7)
     return peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", **SETTINGS))
 
+def of_a_config(base):
+    # PEFT then knows no name of the base model
+    stored = transformers.AutoModelForCausalLM.from_pretrained(base)
+    config = type(stored.config)(**{name: value for name, value in stored.config.to_dict().items() if name != "_name_or_path"})
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+    model.load_state_dict(stored.state_dict())
+    torch.manual_seed(7)
+    return peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", **SETTINGS))
+
 def loss(model, batch):
     logits = model(input_ids=batch["tokens"]).logits
     return {"loss": F.cross_entropy(logits.flatten(0, 1), batch["targets"].flatten()), "predictions": logits}
 """
 
 
-def test_a_function_that_returns_a_model_of_peft(job, capsys, base, quick_compiler):  # noqa: F811
+@pytest.mark.parametrize("function", ["adapted", "of_a_config"])
+def test_a_function_that_returns_a_model_of_peft(job, capsys, base, quick_compiler, function):  # noqa: F811
     """It is trained as that of --lora, and its checkpoints have the same content."""
     package, file = job.directory / "model.ls2", job.directory / "made.py"
     file.write_text(RETURNING.replace("SETTINGS", str(SAME)))
     data = use(job, package)
-    code, _, errors = compile_here(capsys, f"{file}:adapted", f"base={base}", "--loss", "loss", "--batch", job.file, "-o", package)
+    code, _, errors = compile_here(capsys, f"{file}:{function}", f"base={base}", "--loss", "loss", "--batch", job.file, "-o", package)
     assert code == 0, errors
     run_dir = job.train()
     model = new_in_python(base)
@@ -248,10 +258,23 @@ def test_a_function_that_returns_a_model_of_peft(job, capsys, base, quick_compil
     step, expected = last_weights(run_dir).parent, peft.get_peft_model_state_dict(model)
     files = load_file(step / "adapter_model.safetensors")
     assert files.keys() == expected.keys() and len(read_raw(last_weights(run_dir))) == len(files)
+    named = json.loads((step / "adapter_config.json").read_text())["base_model_name_or_path"]
+    assert named == (str(base) if function == "adapted" else None)
     logits = logits_of(model, data)
     assert (logits_of(peft.PeftModel.from_pretrained(read_base(base), step), data) - logits).abs().max() < 1e-4
     ckpt(job, "export", run_dir.name, "--out", job.directory / "merged", "--merge")
     assert (logits_of(read_base(job.directory / "merged"), data) - logits).abs().max() < 1e-4
+
+
+def test_a_model_of_peft_from_a_relative_path(base, monkeypatch):
+    """Exports find its base model from other directories; a name on a hub is kept."""
+    from lockstep.compile.hf.adapters import returned_adapters
+
+    monkeypatch.chdir(base.parent)
+    for name, kept in (("llama", str(base)), ("org/llama", "org/llama")):
+        model = new_in_python("llama")
+        model.peft_config["default"].base_model_name_or_path = name
+        assert json.loads(returned_adapters(model, print).config)["base_model_name_or_path"] == kept
 
 
 WHOLE = {

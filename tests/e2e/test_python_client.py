@@ -72,6 +72,7 @@ def run_script(tmp_path, text, **environment):
 
 @pytest.mark.parametrize("arguments, text", [
     ("name='a', tag=['b']", "lockstep: warning: init(tag=...) has no effect; did you mean 'tags'?"),
+    ("name='a', tag=['b'], mode='disabled'", None),
     ("name='a', sinks=['csvv']", "/config.yaml:4: tracking.sinks[0].name: unknown sink 'csvv'; did you mean 'csv'?"),
     ("name='a', sinks=['webhook']", "webhook is not complete: webhook: no url configured; set url or the environment variable "),
     ("name='a', entity='me', reinit=True, save_code=False, settings=None", None),
@@ -81,6 +82,15 @@ def test_what_init_ignores_and_what_the_agent_refuses_is_one_line(tmp_path, argu
     lines = ended.err.splitlines()
     assert ended.code == 0 and len(lines) == (text is not None), ended.err
     assert text is None or lines[0].startswith("lockstep: warning: ") and text in lines[0], ended.err
+
+
+def test_an_agent_that_says_nothing_has_no_line_of_an_earlier_one(tmp_path):
+    from lockstep.recording.agent import Agent
+
+    (tmp_path / "sinks").mkdir()
+    log = tmp_path / "sinks" / "agent-00000.log"
+    log.write_text("lockstep: error: of yesterday\n")
+    assert Agent(shutil.which("false"), tmp_path, 0, 1).finish(60) == f"it ended with exit code 1; see {log}"
 
 
 def test_arguments_of_other_types(tmp_path):

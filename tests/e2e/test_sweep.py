@@ -291,6 +291,8 @@ def test_a_sweep_without_a_result_fails(job):
     sweep = Sweep(job, "typo", space=LEARNING_RATE, budget={"trials": 2}, overrides=["train.epoch=1"])
     refused(sweep.run(), "all trials failed; the last, 1: ")
     assert "train.epoch: unknown key; did you mean 'epochs'?" in sweep.trials()[1]["reason"]
+    refused(sweep.run(), "all trials failed; the last, 1: ")  # nothing is tried again
+    assert len(sweep.trials()) == 2
 
 
 def test_the_recipe(job):

@@ -10,6 +10,8 @@
 #include "core/printable.h"
 #include "core/run_id.h"
 #include "lockstep/error.h"
+#include "tracking/runs/run_directory.h"
+#include "trainer/checkpoint/checkpoint.h"
 #include "trainer/commands/plan/run_plan.h"
 #include "trainer/commands/trained_weights.h"
 #include "trainer/loop/trial.h"
@@ -137,13 +139,15 @@ Activations dry_step(const PreparedRun& run, at::Device device) {
   return measured_in_step(memory, num_samples);
 }
 
-// Verifies that the run `id` can be resumed, and describes where it would continue.
+// Verifies that the weights of the run `id` fit, and describes where it would continue. Training
+// fetches checkpoints from the mirror if none is here.
 std::string resumed_text(World& world, const PreparedRun& run, const std::string& id) {
   const auto run_dir = std::filesystem::path(run.config.run.dir) / id;
-  std::error_code ignored;
-  if (run.config.checkpoint.mirror && is_run_id(id) && !std::filesystem::exists(run_dir, ignored))
-    return fmt::format("resume: {} is not here; --dry-run does not verify checkpoint.mirror\n",
-                       run_dir.string());
+  if (run.config.checkpoint.mirror && is_run_id(id) &&
+      list_checkpoints(tracking::checkpoints_path(run_dir)).empty())
+    return fmt::format(
+        "resume: {} has no checkpoint here; --dry-run does not verify checkpoint.mirror\n",
+        run_dir.string());
   return load_trained_weights(world, {"--dry-run", "resume from"}, id, run).text();
 }
 

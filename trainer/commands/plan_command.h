@@ -17,7 +17,8 @@ CommandOutput plan_command(const std::vector<std::string>& words);
 
 // Checks all that can be checked without starting a run (device, run file, datasets, initial weights,
 // and model and data with one batch of one rank), and returns the rendered plan. `run_id`: a run to
-// resume, whose last good checkpoint must fit. Writes no file. Throws what training would.
+// resume: the weights of its last good checkpoint must fit (the averaged ones, if there are some);
+// optimizer state and position are not read. Writes no file. Throws what training would.
 std::string dry_run(const PreparedRun& run, const std::optional<std::string>& run_id);
 
 }  // namespace lockstep::trainer

@@ -6,6 +6,7 @@
 
 #include <map>
 
+#include "core/config/nearest_name.h"
 #include "core/config/plugin.h"
 #include "core/config/run_file.h"
 #include "core/printable.h"
@@ -97,9 +98,12 @@ void refuse_misplaced(const ConfigNode& root) {
       if (places.empty() || places.begin()->second.size() > kMaxPlaces) continue;
       std::vector<std::string> valid;
       for (const auto& item : keys.items()) valid.push_back(item.key());
+      auto& likely = places.begin()->second;
+      if (const auto near = nearest_name(key, valid))
+        likely.insert(likely.begin(), fmt::format("'{}'", *near));
       throw config_error(fmt::format(
           "{}: {}{}: unknown key; did you mean {}? valid: {}", node.origin, path, printable(key),
-          fmt::join(places.begin()->second, " or "), fmt::join(valid, ", ")));
+          fmt::join(likely, " or "), fmt::join(valid, ", ")));
     }
   };
   verify(&root, "", sections);

@@ -156,8 +156,8 @@ def report(line: str) -> None:
 
 def adapters_of(module: "nn.Module") -> "Adapter | None":
     """Of a model of PEFT, whose checkpoints then contain only what is trained."""
-    peft = sys.modules.get("peft")
-    if peft is None or not isinstance(module, peft.PeftModel):
+    kind = getattr(sys.modules.get("peft"), "PeftModel", None)  # the user's code may have another module of this name
+    if kind is None or not isinstance(module, kind):
         return None
     from lockstep.compile.hf.adapters import returned_adapters
 

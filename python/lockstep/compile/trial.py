@@ -12,6 +12,8 @@ from lockstep.compile.errors import CompileError, one_line
 from lockstep.compile.graphs import Graph, State, Step
 from lockstep.compile.losses import Batch
 
+FAILS = "the model fails on the example batch"  # begins the message
+
 
 def verify_layers(module: nn.Module) -> None:
     for name, layer in module.named_modules():
@@ -46,7 +48,7 @@ def _run(step: Step, batch: Batch, training: bool) -> dict[str, torch.Tensor]:
     except CompileError:
         raise
     except Exception as error:
-        raise CompileError(f"the model fails on the example batch{' in evaluation' if not training else ''}: "
+        raise CompileError(f"{FAILS}{' in evaluation' if not training else ''}: "
                            f"{type(error).__name__}: {one_line(error)}{place_of(error)}") from error
     return _tensors_of(tried.module)
 

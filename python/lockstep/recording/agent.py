@@ -24,6 +24,7 @@ class Agent:
         (run_dir / "sinks").mkdir(exist_ok=True)
         read_end, self._pipe = os.pipe()
         self._output = output = str(run_dir / "sinks" / f"agent-{node_rank:05}.log")
+        self._begin = os.path.getsize(output) if os.path.exists(output) else 0  # of the lines of this agent
         words = [command, "track", str(run_dir), "--node-rank", str(node_rank), "--logs", str(num_logs), "--attached", f"--pid={os.getpid()}"]
         if "LOCKSTEP_PROGRESS_FD" in os.environ:  # started by `lockstep launch`
             words.append(f"--launcher={os.getppid()}")
@@ -58,8 +59,9 @@ class Agent:
     def _problem(self, exit_code: int) -> str:
         if exit_code == 0:
             return ""
-        with contextlib.suppress(OSError), open(self._output, errors="replace") as file:
-            lines = [line.strip() for line in file if line.strip()]
+        with contextlib.suppress(OSError), open(self._output, "rb") as file:
+            file.seek(self._begin)
+            lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
             if exit_code > 0 and lines:
                 return lines[-1].removeprefix("lockstep: error: ")
         return f"it ended with exit code {exit_code}; see {self._output}"

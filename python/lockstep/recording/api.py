@@ -48,9 +48,10 @@ def init(project: str | None = None, *, name: str | None = None, config: Any = N
             raise ValueError(f"{argument}={text!r}: expected a text")
     if mode not in MODES:
         raise ValueError(f"mode={mode!r}: expected 'disabled', or one of W&B's other modes, which change nothing here")
-    _report_misspelled(ignored)
     place = _ranks.place_of_process()
     is_logging = _ranks.logs(ranks, place) and mode != "disabled"
+    if is_logging:
+        _report_misspelled(ignored)
     display = name or project or _script_name()
     members = _config_of(config)
     launched = os.environ.get("LOCKSTEP_RUN_ID", "")

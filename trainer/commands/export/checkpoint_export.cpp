@@ -225,14 +225,17 @@ std::vector<fs::path> model_files(const fs::path& checkpoint) {
   return files;
 }
 
-// The directory of the base model's configuration and tokenizer.
-fs::path base_directory(const fs::path& checkpoint, const BaseWeights& base) {
-  const auto json = nlohmann::json::parse(read_file(checkpoint / models::kAdapterConfig));
-  const fs::path named = json.value("base_model_name_or_path", "");
+// The base model's configuration and tokenizer. `may_lack`: none, if the base model has no name.
+std::vector<fs::path> base_companions(const fs::path& dir, const BaseWeights& base, bool may_lack) {
+  const auto file = dir / models::kAdapterConfig;
+  const auto name = nlohmann::json::parse(read_file(file))["base_model_name_or_path"];
+  const fs::path named = name.is_string() ? name.get<std::string>() : "";  // PEFT may write null
   for (const auto& directory : {named, fs::path(base.path).parent_path()})
-    if (!directory.empty() && has_file(directory, "config.json")) return directory;
-  throw config_error(fmt::format("{} has no config.json, which belongs to the base model",
-                                 printable(named.string(), 400)));
+    if (!directory.empty() && has_file(directory, "config.json"))
+      return models::HfDirectory{"hf", directory}.companions();
+  if (named.empty() && may_lack) return {};
+  throw config_error(fmt::format("{}: base_model_name_or_path is '{}'; expected a local directory",
+                                 printable(file.string(), 400), printable(named.string(), 400)));
 }
 
 // The configuration of the model of a compiled package, which may differ from its base model's;
@@ -254,8 +257,7 @@ class MergedModel {
       if (const auto end = name.find(".lora_A.weight");
           end != std::string::npos && !tensors_.contains(name.substr(0, end) + ".weight"))
         throw config_error(
-            fmt::format("--merge: the base model has no '{}.weight', which '{}' "
-                        "changes",
+            fmt::format("--merge: the base model has no '{}.weight', which '{}' changes",
                         printable(name.substr(0, end), 200), printable(name, 200)));
   }
 
@@ -289,9 +291,8 @@ std::string export_merged(Checkpoint checkpoint, const fs::path& source,
   add_base(checkpoint, options.package);
   const auto file = source / models::kAdapterConfig;
   const auto config = models::parse_adapter_config(read_file(file), file.string());
-  auto companions =
-      models::HfDirectory{"hf", base_directory(source, checkpoint.head.base)}.companions();
   const auto package_config = config_of_package(source);
+  auto companions = base_companions(source, checkpoint.head.base, !package_config.empty());
   if (!package_config.empty())
     std::erase_if(companions, [](const auto& path) { return path.filename() == "config.json"; });
   const MergedModel model(evaluated(checkpoint), config);
@@ -309,8 +310,7 @@ std::string export_merged(Checkpoint checkpoint, const fs::path& source,
   return "model with merged adapters";
 }
 
-// Those that the checkpoint's adapter `file` has, under its names: the averages are of all weights if
-// the checkpoint does not refer to a base model.
+// Those in the checkpoint's adapter `file`, under its names. Without a base, `tensors` are all.
 NamedTensors adapters_of(NamedTensors tensors, const fs::path& file) {
   std::set<std::string> names;
   for (const auto& [name, tensor] : read_safetensors(file)) names.insert(name);

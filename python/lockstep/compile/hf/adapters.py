@@ -74,8 +74,14 @@ def returned_adapters(adapted: "PeftModel", report: Report) -> Adapter | None:
         return None
     unwrap_saved_modules(model)
     config = adapted.peft_config["default"]
-    text = config_text(adapted, config, config.base_model_name_or_path)  # type: ignore[arg-type]
+    text = config_text(adapted, config, base_of(config))  # type: ignore[arg-type]
     return description(adapted, stored, text, returned_config_text(model), WRAPPER)
+
+
+def base_of(config: "LoraConfig") -> str | None:
+    """The name of the base model; of a directory, its absolute path, with which exports find it from elsewhere."""
+    name = config.base_model_name_or_path
+    return str(Path(name).resolve()) if name and Path(name).is_dir() else name
 
 
 def verify_returned(adapted: "PeftModel", wanted: Returned) -> None:

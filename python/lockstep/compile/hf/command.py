@@ -163,6 +163,7 @@ def compile_model(options: argparse.Namespace, out: Path, directory: ModelDirect
     from lockstep.compile.hf import denoiser
     from lockstep.compile.hf.fields import described, loss_of
     from lockstep.compile.hf.model import import_transformers, load_model, num_parameters
+    from lockstep.compile.trial import FAILS
 
     if directory.is_of_diffusers:
         denoiser.class_of(directory)
@@ -183,7 +184,7 @@ def compile_model(options: argparse.Namespace, out: Path, directory: ModelDirect
                      precision=options.precision, device=options.device, threads=options.threads, adapter=with_adapter,
                      use_cache=not options.no_cache, begin=progress.begin, report=progress.report)
     except CompileError as error:
-        hint = denoiser.lacking(model, batch) if directory.is_of_diffusers else ""
+        hint = denoiser.lacking(model, batch) if directory.is_of_diffusers and str(error).startswith(FAILS) else ""
         raise CompileError(f"{error}{place_in_model(error)}{hint}") from error
 
 

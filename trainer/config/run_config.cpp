@@ -101,9 +101,9 @@ void refuse_misplaced(const ConfigNode& root) {
       auto& likely = places.begin()->second;
       if (const auto near = nearest_name(key, valid))
         likely.insert(likely.begin(), fmt::format("'{}'", *near));
-      throw config_error(fmt::format(
-          "{}: {}{}: unknown key; did you mean {}? valid: {}", node.origin, path, printable(key),
-          fmt::join(likely, " or "), fmt::join(valid, ", ")));
+      throw config_error(fmt::format("{}: {}{}: unknown key; did you mean {}? valid: {}",
+                                     node.origin, path, printable(key), fmt::join(likely, " or "),
+                                     fmt::join(valid, ", ")));
     }
   };
   verify(&root, "", sections);

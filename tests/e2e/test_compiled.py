@@ -982,6 +982,8 @@ def test_code_specialized_on_one_size_is_recompiled(tmp_path, monkeypatch, capsy
 def test_sizes_at_which_generated_code_may_change():
     """Guards as torch's compiler leaves them: the code is tried on both sides of each."""
     import sympy
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
     from lockstep.compile import batch_sizes
     from types import SimpleNamespace as Values
 
@@ -990,6 +992,11 @@ def test_sizes_at_which_generated_code_may_change():
     env = Values(guards=guards, replace=lambda expr: expr)
     assert batch_sizes.turning_points(env, 29) == [15, 16, 64, 25001]
     assert batch_sizes.trace_sizes([torch.empty(16, 29), torch.empty(62, 1)]) == [37, 41, 43]
+    assert batch_sizes.turning_points(env, 0) == []  # of a graph with a fixed size
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    weights = mode.from_tensor(torch.empty(16, 8), static_shapes=True)
+    assert batch_sizes.traced_size([weights, mode.from_tensor(torch.empty(29, 1))]) == 29
+    assert batch_sizes.traced_size([weights, 1]) == 0
     fixed = Values(replacements={size: sympy.Integer(16)})
     with pytest.raises(batch_sizes.FixedSize, match="16"):
         batch_sizes.verify_not_fixed(fixed)

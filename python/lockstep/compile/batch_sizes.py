@@ -5,6 +5,8 @@ check guards, so they are evaluated here. If the compiler specialized a graph to
 size. For other guards, the compiled code is compared with Python on both sides of each.
 """
 
+from collections.abc import Sequence
+
 import sympy
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -50,6 +52,13 @@ def hint_of(size: int | torch.SymInt) -> int:
     return int(getattr(getattr(size, "node", None), "hint", size))
 
 
+def traced_size(values: Sequence[object]) -> int:
+    """The batch size with which a graph with these inputs was traced; 0: it has a fixed one. The shape environment has more symbols,
+    whose values are arbitrary."""
+    sizes = [size for value in values if isinstance(value, torch.Tensor) for size in value.shape if isinstance(size, torch.SymInt)]
+    return next((hint_of(size) for size in sizes if size.node.expr.is_Symbol), 0)
+
+
 def verify_not_fixed(env: ShapeEnv) -> None:
     """Raises FixedSize."""
     for symbol, value in env.replacements.items():
@@ -60,7 +69,7 @@ def verify_not_fixed(env: ShapeEnv) -> None:
 def turning_points(env: ShapeEnv | None, size: int) -> list[int]:
     """The nearest sizes below and above `size` at which a guard no longer holds."""
     points: set[int] = set()
-    for expression in {env.replace(guard.expr) for guard in env.guards} if env is not None else ():
+    for expression in {env.replace(guard.expr) for guard in env.guards} if env is not None and size > 0 else ():
         if expression.free_symbols:
             points |= _turning_points(expression, size)
     return sorted(points)

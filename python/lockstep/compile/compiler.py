@@ -15,7 +15,7 @@ from torch._inductor.package import package_aoti
 from torch._inductor.utils import clear_caches
 
 from lockstep.compile import batch_sizes
-from lockstep.compile.batch_sizes import FixedSize, shape_env_of, turning_points, verify_not_fixed
+from lockstep.compile.batch_sizes import FixedSize, shape_env_of, traced_size, turning_points, verify_not_fixed
 from lockstep.compile.code_cache import Code, key_of, key_of_processor, load_code, store_code
 from lockstep.compile.errors import CompilerFault, quiet
 from lockstep.compile.forking import results_of
@@ -125,7 +125,6 @@ def compiled_for_loaders(program: torch.export.ExportedProgram, device: str, thr
 def _compiled(module: torch.fx.GraphModule, settings: dict[str, object]) -> Code:
     """Changes `module`."""
     env = shape_env_of(module)
-    size = next((hint for hint in env.backed_var_to_val.values()), 0) if env is not None else 0
     given = tuple(node.meta["val"] for node in module.graph.nodes if node.op == "placeholder")
     with tempfile.TemporaryDirectory() as directory, temporary_cache(), torch.no_grad(), quiet():
         file = os.path.join(directory, "graph.pt2")
@@ -139,7 +138,7 @@ def _compiled(module: torch.fx.GraphModule, settings: dict[str, object]) -> Code
             raise _reason(error) from error
         if env is not None:
             verify_not_fixed(env)
-        return Code(Path(file).read_bytes(), turning_points(env, int(size)))
+        return Code(Path(file).read_bytes(), turning_points(env, traced_size(given)))
 
 
 def _reason(error: Exception) -> Exception:

@@ -11,10 +11,12 @@ has done. Needs root.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
 import random
+import select
 import signal
 import subprocess
 import sys
@@ -108,6 +110,15 @@ def start(command, hosts, directory):
     return launchers
 
 
+def wait_for_end(launchers, seconds):
+    """Waits until a launcher that runs has ended, for this long at most."""
+    with contextlib.ExitStack() as stack:
+        running = [os.pidfd_open(launcher.pid) for launcher in launchers if launcher.poll() is None]
+        for fd in running:
+            stack.callback(os.close, fd)
+        select.select(running, [], [], seconds)
+
+
 def measure_once(command, seconds, every, rng, directory):
     """Returns {"steps", "kills", "seconds"}; `every` None: undisturbed."""
     network = Network(2)
@@ -124,7 +135,7 @@ def measure_once(command, seconds, every, rng, directory):
         next_fault = begin + (every or 2 * seconds)
         while (now := time.monotonic()) < begin + seconds and any(launcher.poll() is None for launcher in launchers):
             if now < next_fault:
-                time.sleep(min(0.1, next_fault - now))
+                wait_for_end(launchers, min(next_fault, begin + seconds) - now)
                 continue
             next_fault += every
             ranks = ranks_in(network.hosts, directory)
@@ -136,7 +147,7 @@ def measure_once(command, seconds, every, rng, directory):
     finally:
         network.close()
         for launcher in launchers:
-            launcher.wait()
+            launcher.wait(restart.PATIENCE_S)
 
 
 def measure(name, arguments):

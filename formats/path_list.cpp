@@ -139,6 +139,13 @@ void fetch_ahead(const std::vector<std::filesystem::path>& files) {
   if (!objects.empty()) object_cache().fetch_ahead(std::move(objects));
 }
 
+void fetch_ahead(const std::vector<std::filesystem::path>& files,
+                 const std::vector<size_t>& numbers) {
+  std::vector<std::filesystem::path> chosen;
+  for (const auto number : numbers) chosen.push_back(files[number]);
+  fetch_ahead(chosen);
+}
+
 int64_t stored_bytes(const std::filesystem::path& file) {
   return object_cache().size_of(parse_store_path(file));
 }

@@ -39,6 +39,9 @@ bool is_plain_name(std::string_view name);
 // Fetches the objects among these files in the background, in this order and before those of earlier
 // calls.
 void fetch_ahead(const std::vector<std::filesystem::path>& files);
+// The same, of the files with these numbers.
+void fetch_ahead(const std::vector<std::filesystem::path>& files,
+                 const std::vector<size_t>& numbers);
 
 // The bytes of a file of a store, as in its listing if list_files() listed it. Throws as ObjectCache.
 int64_t stored_bytes(const std::filesystem::path& file);

@@ -117,7 +117,7 @@ class TokensDataset final : public Dataset {
     SampleInfo info{.shards = files_.size() > 1 ? ends_ : std::vector<int64_t>(),
                     .lengths = [this] { return lengths(); }};
     if (!is_lazy_) return info;
-    info.fetch_ahead = [this](const auto& shards) { fetch(shards); };
+    info.fetch_ahead = [this](const auto& shards) { formats::fetch_ahead(files_, shards); };
     info.labels = [this] { return open_all(); };
     return info;
   }
@@ -265,12 +265,6 @@ class TokensDataset final : public Dataset {
       if (error.kind() != ErrorKind::Config) throw;
       throw ShardError(error.what());
     }
-  }
-
-  void fetch(const std::vector<size_t>& shards) const {
-    std::vector<std::filesystem::path> files;
-    for (const auto number : shards) files.push_back(files_[number]);
-    formats::fetch_ahead(files);
   }
 
   // Tokens have no labels: an order that needs all shards waits for them here.

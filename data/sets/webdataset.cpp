@@ -223,7 +223,7 @@ class WebDataset final : public Dataset {
     SampleInfo info{.shards = ends_.size() > 1 ? ends_ : std::vector<int64_t>(),
                     .labels = [this] { return labels(); }};
     if (is_lazy() && formats::has_scheme(files_[0]))
-      info.fetch_ahead = [this](const auto& shards) { fetch(shards); };
+      info.fetch_ahead = [this](const auto& shards) { formats::fetch_ahead(files_, shards); };
     return info;
   }
 
@@ -344,12 +344,6 @@ class WebDataset final : public Dataset {
         throw environment_error(file->name() + ": was changed while it was being read");
       return file;
     });
-  }
-
-  void fetch(const std::vector<size_t>& shards) const {
-    std::vector<std::filesystem::path> files;
-    for (const auto number : shards) files.push_back(files_[number]);
-    formats::fetch_ahead(files);
   }
 
   // Of all samples: opens the archives that were not opened yet.

@@ -106,7 +106,7 @@ def write_run_file(job, settings, steps, package=None, graph=False):
     data = {"name": "idx", "path": path, "split": "train"} if job["kind"] == "mlp" \
         else {"name": "tokens", "path": path, "length": job["length"]}
     model = hf_model(job, settings.directory) if job["kind"] == "hf" else {"name": job["kind"], **job["model"]}
-    file = settings.directory / f"{job['kind']}.yaml"
+    file = settings.directory / f"{job.get('architecture', job['kind'])}.yaml"
     file.write_text(json.dumps({
         "run": {"name": "bench", "dir": str(settings.directory / "runs")},
         "model": {"name": "compiled", "package": str(package)} if package else model,
@@ -123,7 +123,9 @@ def write_run_file(job, settings, steps, package=None, graph=False):
 def compile_package(name, job, settings):
     package = settings.directory / f"{name}.ls2"
     if job["kind"] == "hf":
-        model = [f"hf:{write_model(job, settings.directory)}", "--segments", "blocks"]  # equal blocks are compiled once
+        folder = write_model(job, settings.directory)
+        adapter = ["--adapter", folder / "adapter", "--base-dtype", "bf16"] if "adapter" in job else []
+        model = [f"hf:{folder}", "--segments", "blocks", *adapter]  # equal blocks are compiled once
     else:
         arguments = [f"{key}={json.dumps(value)}" for key, value in job["model"].items()]
         model = [f"lockstep.models:{job['kind']}", *arguments, "--loss", "cross_entropy"]
@@ -176,7 +178,7 @@ def compile_all(chosen, settings):
             data_of(job, settings.directory)
             if job["kind"] == "hf":
                 write_model(job, settings.directory)
-            if "adapter" not in job and (wanted(settings, "lockstep compiled") or wanted(settings, "lockstep compiled, CUDA graph")):
+            if wanted(settings, "lockstep compiled") or wanted(settings, "lockstep compiled, CUDA graph"):
                 packages[name] = pool.submit(compile_package, name, job, settings)
             for side, options in peers_of(name).items():
                 if "--compile" in options and wanted(settings, side):

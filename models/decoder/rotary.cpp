@@ -1,6 +1,7 @@
 #include "models/decoder/rotary.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <cmath>
@@ -85,14 +86,56 @@ RotaryTable RotaryTable::at(const at::Tensor& positions_BT) const {
   return {chosen(cosine), chosen(sine)};
 }
 
+namespace {
+
+// `rotated`, followed by the elements of `x` that are not rotated.
+at::Tensor with_rest(const at::Tensor& rotated, const at::Tensor& x) {
+  const auto dim = rotated.size(3);
+  if (x.size(3) == dim) return rotated;
+  return at::cat({rotated, x.narrow(3, dim, x.size(3) - dim)}, 3);
+}
+
+// `direction`: 1, or -1 for the inverse rotation, which is that of gradients.
+at::Tensor turned(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine,
+                  double direction) {
+  const auto in = x.chunk(2, 3), sines = sine.chunk(2, -1);
+  auto y = x * cosine;
+  const auto out = y.chunk(2, 3);
+  out[0].addcmul_(in[1], sines[0], -direction);
+  out[1].addcmul_(in[0], sines[1], direction);
+  return y;
+}
+
+struct Rotation : torch::autograd::Function<Rotation> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
+                            const at::Tensor& cosine, const at::Tensor& sine) {
+    context->save_for_backward({cosine, sine});
+    return turned(x, cosine, sine, 1);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    return {turned(gradients[0], saved[0], saved[1], -1), at::Tensor(), at::Tensor()};
+  }
+};
+
+}  // namespace
+
 at::Tensor rotate(const at::Tensor& x, const RotaryTable& table) {
+  if (x.is_cuda()) return rotate_with_fewer_passes(x, table);
   const auto dim = table.cosine.size(-1);
   const auto rotated = x.size(3) == dim ? x : x.narrow(3, 0, dim);
   const auto halves = rotated.chunk(2, 3);
-  const auto turned = rotated * table.cosine.to(x.scalar_type()) +
-                      at::cat({-halves[1], halves[0]}, 3) * table.sine.to(x.scalar_type());
-  if (x.size(3) == dim) return turned;
-  return at::cat({turned, x.narrow(3, dim, x.size(3) - dim)}, 3);
+  return with_rest(rotated * table.cosine.to(x.scalar_type()) +
+                       at::cat({-halves[1], halves[0]}, 3) * table.sine.to(x.scalar_type()),
+                   x);
+}
+
+at::Tensor rotate_with_fewer_passes(const at::Tensor& x, const RotaryTable& table) {
+  const auto type = x.scalar_type();
+  const auto rotated = x.narrow(3, 0, table.cosine.size(-1));
+  return with_rest(Rotation::apply(rotated, table.cosine.to(type), table.sine.to(type)), x);
 }
 
 }  // namespace lockstep::models

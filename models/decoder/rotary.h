@@ -25,4 +25,8 @@ RotaryTable rotary_table(const RotaryConfig& config, int64_t dim, int64_t tokens
 // x. Element i is paired with element i + dim / 2.
 at::Tensor rotate(const at::Tensor& x, const RotaryTable& table);
 
+// The same with half as many passes over memory, and without keeping activations for the backward
+// pass; results differ in the last bits. rotate() uses it on GPUs, where memory limits the speed.
+at::Tensor rotate_with_fewer_passes(const at::Tensor& x, const RotaryTable& table);
+
 }  // namespace lockstep::models

@@ -823,8 +823,9 @@ def test_failing_compiler(tmp_path, reason, code):
     assert list(tmp_path.iterdir()) == [compiler]
 
 
-def in_this_process(call, count, progress):
-    return [call(i) for i in range(count)]
+def in_this_process(monkeypatch, compiler):
+    monkeypatch.setattr(compiler, "in_forks", lambda call: call)
+    monkeypatch.setattr(compiler, "results_of", lambda call, count, *_: [call(i) for i in range(count)])
 
 
 @pytest.fixture
@@ -843,7 +844,7 @@ def compiled_before(packages, monkeypatch, tmp_path_factory):
         return Code(list(content.values())[(len(given) - 1) % 2], [])
 
     monkeypatch.setattr(compiler, "_compiled", compile_again)
-    monkeypatch.setattr(compiler, "results_of", in_this_process)
+    in_this_process(monkeypatch, compiler)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     with torch._inductor.config.patch({"aot_inductor.metadata": {}}):
         yield given
@@ -955,6 +956,34 @@ def test_cache_evicts_least_recently_used(tmp_path, monkeypatch):
     assert sorted(path.name for path in folder.iterdir()) == ["0", "2", "3", "written-now.part"]
 
 
+def test_graphs_for_a_gpu_are_compiled_in_new_processes(tmp_path, monkeypatch, capsys):
+    """On the CPU, without vector instructions, as the code for the CPU in a package for a GPU. The results are compared with Python."""
+    from lockstep.compile import compiler
+    from lockstep.compile.command_line import main
+
+    settings_of = compiler.settings_of
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(compiler, "processes_of_gpu", lambda: 2)
+    monkeypatch.setattr(compiler, "settings_of", lambda *given: {**settings_of(*given), "cpp.vec_isa_ok": False})
+    monkeypatch.delattr(compiler, "in_forks")
+    command = [f"{MODELS}:mlp", "--loss", "cross_entropy", "--batch", "digits", "-o", f"{tmp_path}/out.ls2", "--no-cache"]
+    assert main(command) == 0, capsys.readouterr().err
+    assert "code for 2 graphs: 1 done" in capsys.readouterr().out
+
+
+def test_graphs_with_operators_of_python_stay_in_this_process():
+    from lockstep.compile import compiler
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    @torch.library.custom_op("test_compiled::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+    twice.register_fake(torch.empty_like)
+    with_operator, without = (make_fx(f, tracing_mode="fake")(torch.ones(3)) for f in (twice, torch.sin))
+    assert compiler.stored(with_operator) is None and compiler.stored(without) is not None
+
+
 def test_code_specialized_on_one_size_is_recompiled(tmp_path, monkeypatch, capsys):
     """Rejected if the compiler specializes on every size that is tried."""
     from lockstep.compile import batch_sizes, compiler
@@ -971,7 +1000,7 @@ def test_code_specialized_on_one_size_is_recompiled(tmp_path, monkeypatch, capsy
         return Code(b"", [])
 
     monkeypatch.setattr(compiler, "_compiled", fix)
-    monkeypatch.setattr(compiler, "results_of", in_this_process)
+    in_this_process(monkeypatch, compiler)
     command = [f"{MODELS}:mlp", "--loss", "cross_entropy", "--batch", "digits", "-o", f"{tmp_path}/out.ls2", "--no-cache"]
     assert main(command) == 78
     assert "evaluation does not support batches of any size: 64" in capsys.readouterr().err

@@ -5,6 +5,7 @@
 
 #include "lockstep/model.h"
 #include "lockstep/part.h"
+#include "models/decoder/rotary.h"
 #include "tests/data/error_of.h"
 
 namespace lockstep::models {
@@ -106,6 +107,25 @@ TEST_CASE("decoder: documents of another shape are an error") {
                     .indices = at::zeros({1}, at::kLong)};
   CHECK(error_of([&] { model->forward(batch); }).find("'documents' is Long [1, 19], expected") !=
         std::string::npos);
+}
+
+TEST_CASE("rotary embeddings with fewer passes have the same values and gradients") {
+  const auto dim = GENERATE(4, 6, 8);  // of 8 elements of a head
+  const auto table = rotary_table({}, dim, 5, 5, at::kCPU);
+  at::manual_seed(0);
+  const auto weight = at::randn({2, 3, 5, 8});
+  const auto by_token = at::randn({2, 5, 3, 8});
+  std::vector<at::Tensor> values, gradients;
+  for (const auto& rotates : {rotate, rotate_with_fewer_passes}) {
+    const auto x = by_token.clone().requires_grad_();
+    const auto y = rotates(x.transpose(1, 2), table);
+    (y * weight).sum().backward();
+    values.push_back(y.detach());
+    gradients.push_back(x.grad());
+  }
+  CHECK(at::allclose(values[0], values[1], 1e-6, 1e-6));
+  CHECK(at::allclose(gradients[0], gradients[1], 1e-6, 1e-6));
+  CHECK_FALSE(at::allclose(values[0], by_token.transpose(1, 2)));
 }
 
 }  // namespace

@@ -8,17 +8,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
+from torch._inductor.codecache import BypassFxGraphCache
 from torch._inductor.cpp_builder import get_cpp_compiler
 from torch._inductor.cpu_vec_isa import pick_vec_isa, supported_vec_isa_list, valid_vec_isa_list, x86_isa_checker
 from torch._inductor.exc import CppCompileError, InductorError, InvalidCxxCompiler
 from torch._inductor.package import package_aoti
 from torch._inductor.utils import clear_caches
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx._graph_pickler import GraphPickler
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from lockstep.compile import batch_sizes
 from lockstep.compile.batch_sizes import FixedSize, shape_env_of, traced_size, turning_points, verify_not_fixed
 from lockstep.compile.code_cache import Code, key_of, key_of_processor, load_code, store_code
 from lockstep.compile.errors import CompilerFault, quiet
-from lockstep.compile.forking import results_of
+from lockstep.compile.processes import in_forks, in_new_processes, number_of_cores, results_of
+
+
+BYTES_OF_PROCESS = 4 << 30  # of a GPU's memory, for a process that compiles: its context, and kernels that are tried
 
 
 def verify_compiler() -> None:
@@ -59,6 +66,20 @@ def probed_processor(key: str) -> Iterator[None]:
         store_code(key, Code(b"", []))
 
 
+@contextlib.contextmanager
+def instruction_sets(settings: dict[str, object]) -> Iterator[None]:
+    """Those of `settings`; torch remembers those of the first graph."""
+    if "cpp.vec_isa_ok" not in settings:
+        yield
+        return
+    valid_vec_isa_list.cache_clear()
+    try:
+        with torch._inductor.config.patch({"cpp.vec_isa_ok": settings["cpp.vec_isa_ok"]}):
+            yield
+    finally:
+        valid_vec_isa_list.cache_clear()
+
+
 def compiled(modules: Mapping[str, torch.fx.GraphModule], device: str, threads: int, use_cache: bool,
              stage: Callable[[str], None]) -> dict[str, Code | FixedSize]:
     """The code of each graph, or why it is valid for one batch size only. Equal graphs are compiled once. Raises OSError (disk full),
@@ -75,8 +96,8 @@ def compiled(modules: Mapping[str, torch.fx.GraphModule], device: str, threads: 
             found[key] = code
     missing = {key: name for name, key in keys.items() if key not in found}
     if missing:
-        with probed_processor(key_of_processor(compiler)) if use_cache else contextlib.nullcontext():
-            made = compile_all([modules[name] for name in missing.values()], settings, stage)
+        with probed_processor(key_of_processor(compiler)) if use_cache and device == "cpu" else contextlib.nullcontext():
+            made = compile_all([modules[name] for name in missing.values()], device, settings, stage)
         found |= zip(missing, made)
     for key in missing:
         if use_cache and isinstance(found[key], Code):
@@ -84,41 +105,77 @@ def compiled(modules: Mapping[str, torch.fx.GraphModule], device: str, threads: 
     return {name: found[key] for name, key in keys.items()}
 
 
-def compile_all(modules: Sequence[torch.fx.GraphModule], settings: dict[str, object], stage: Callable[[str], None]) -> list[Code | FixedSize]:
-    def compile_one(i: int) -> Code | FixedSize:
-        try:
-            return _compiled(copy.deepcopy(modules[i]), settings)
-        except FixedSize as error:
-            return error
-
+def compile_all(modules: Sequence[torch.fx.GraphModule], device: str, settings: dict[str, object],
+                stage: Callable[[str], None]) -> list[Code | FixedSize]:
     def progress(done: int) -> None:
         if done < len(modules):
             stage(f"{what}: {done} done")
 
     what = f"code for {len(modules)} graph{'s' if len(modules) > 1 else ''}"
     stage(what)
-    with temporary_cache(), quiet():
-        pick_vec_isa()  # once for all graphs
-    if len(modules) > 1 and not torch.cuda.is_available():  # a forked process cannot use a GPU
-        return results_of(compile_one, len(modules), progress)
+    if device == "cpu":
+        with temporary_cache(), quiet():
+            pick_vec_isa()  # once for all graphs
+    if len(modules) == 1:
+        return [compile_one(modules[0], settings)]
+    if not torch.cuda.is_initialized():
+        return results_of(in_forks(lambda i: compile_one(modules[i], settings)), len(modules), number_of_cores(), progress)
+    contents = [stored(module) for module in modules]
+    if all(contents):
+        limit = min(number_of_cores(), processes_of_gpu(), len(modules))
+        threads = {"TORCHINDUCTOR_COMPILE_THREADS": str(max(1, number_of_cores() // limit))}  # otherwise, one per core in each process
+        start = in_new_processes(compile_stored, [(content, settings) for content in contents], threads)
+        return results_of(start, len(modules), limit, progress)
     made = []
-    for i in range(len(modules)):
-        made.append(compile_one(i))
+    for module in modules:
+        made.append(compile_one(module, settings))
         progress(len(made))
     return made
+
+
+def compile_one(module: torch.fx.GraphModule, settings: dict[str, object]) -> Code | FixedSize:
+    try:
+        return _compiled(copy.deepcopy(module), settings)
+    except FixedSize as error:
+        return error
+
+
+def stored(module: torch.fx.GraphModule) -> bytes | None:
+    """None if it has operators that another process may not have. The compiler needs only the shapes of inputs."""
+    module = copy.deepcopy(module)
+    for node in module.graph.nodes:
+        if node.op != "placeholder":
+            node.meta = {}
+    try:
+        return GraphPickler.dumps(module)
+    except BypassFxGraphCache:
+        return None
+
+
+def compile_stored(content: bytes, settings: dict[str, object]) -> Code | FixedSize:
+    mode = FakeTensorMode(allow_fallback_kernels=True, allow_non_fake_inputs=True, shape_env=ShapeEnv())
+    return compile_one(GraphPickler.loads(content, mode), settings)
+
+
+def processes_of_gpu() -> int:
+    """Those that fit the free memory of the GPU."""
+    torch.cuda.empty_cache()
+    free, _ = torch.cuda.mem_get_info()
+    return max(1, free // BYTES_OF_PROCESS)
 
 
 def settings_of(device: str, threads: int) -> dict[str, object]:
     settings: dict[str, object] = {"cpp.threads": threads, "aot_inductor.precompile_headers": False}
     if device != "cpu":
         settings["aot_inductor.embed_kernel_binary"] = True  # in the library, not in separate files
+        settings["cpp.vec_isa_ok"] = False  # no vector instructions on the CPU, which would be probed for a minute
     return settings
 
 
 def compiled_for_loaders(program: torch.export.ExportedProgram, device: str, threads: int, metadata: dict[str, str]) -> Code:
     """As compiled(), for AOTInductor's own loaders: links LibTorch. Not cached, because it contains the weights. Raises FixedSize."""
     settings = {**settings_of(device, threads), "aot_inductor.link_libtorch": True, "aot_inductor.metadata": metadata}
-    with probed_processor(key_of_processor(os.environ.get("CXX", "g++"))):
+    with probed_processor(key_of_processor(os.environ.get("CXX", "g++"))) if device == "cpu" else contextlib.nullcontext():
         return _compiled(program.module(check_guards=False), settings)
 
 
@@ -126,7 +183,7 @@ def _compiled(module: torch.fx.GraphModule, settings: dict[str, object]) -> Code
     """Changes `module`."""
     env = shape_env_of(module)
     given = tuple(node.meta["val"] for node in module.graph.nodes if node.op == "placeholder")
-    with tempfile.TemporaryDirectory() as directory, temporary_cache(), torch.no_grad(), quiet():
+    with tempfile.TemporaryDirectory() as directory, temporary_cache(), torch.no_grad(), quiet(), instruction_sets(settings):
         file = os.path.join(directory, "graph.pt2")
         pick_vec_isa()  # here because probes must link LibTorch to succeed; the result is kept
         try:

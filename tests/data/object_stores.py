@@ -238,13 +238,14 @@ def test_server_whose_listings_have_other_times(reader):
     listings = []
 
     def set_other_time(method, path, number):
-        is_listing = "list-type" in path
+        is_listing = "prefix=listed" in path
         listings.extend([path] if is_listing else [])
         set_time(reader.server, 1_000_000_000 if is_listing else 1_000_000_100)
 
     reader.server.proxy.fault = set_other_time
     reader.read(f"s3://{BUCKET}/listed")
-    assert reader.copies()["x.bin"].read_bytes() == b"first" and len(listings) == 2
+    assert reader.copies()["x.bin"].read_bytes() == b"first"
+    assert 2 <= len(listings) <= 3  # again by one or both of the threads that request the object at the start
 
 
 def test_server_that_stays_away(reader):

@@ -212,7 +212,7 @@ def test_range_of_archives(job):
 
 
 class ReplacingServer(FileServer):
-    """Replaces a file when the content of `when` is requested for the first time, before any of its own was."""
+    """Replaces a file when the content of `when` is requested for the first time."""
 
     def __init__(self, directory, when, name, content):
         super().__init__(directory)

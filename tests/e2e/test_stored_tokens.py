@@ -128,8 +128,8 @@ def test_ranks_that_list_different_versions_are_refused(job, server, tokens, tmp
     listings = []
 
     def replace(method, path, number):
-        listings.extend([path] if "list-type" in path else [])
-        if len(listings) == 2 and "list-type" in path:
+        listings.extend([path] if "prefix=tokens" in path else [])
+        if len(listings) == 2 and "prefix=tokens" in path:
             server.put("tokens/2.bin", reversed_tokens(tokens / "2.bin"))
 
     server.proxy.fault = replace

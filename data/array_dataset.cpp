@@ -11,6 +11,7 @@
 #include "core/printable.h"
 #include "data/row_prefetch.h"
 #include "data/sample_runs.h"
+#include "data/shard_error.h"
 #include "formats/path_list.h"
 #include "lockstep/error.h"
 
@@ -105,27 +106,54 @@ ArrayDataset::ArrayDataset(std::string name, const ArrayDatasetConfig& config, A
       config_(config),
       path_(printable(config.path, 400)),
       files_(std::move(shards)),
+      unchanged_(files_.files.size()),
+      is_later_(files_.files.size()),
       open_([this](size_t number, SharedWork&) { return reopen(number); }) {
   check(!files_.files.empty(), "an array dataset must have at least one file");
   max_open_ = files_.files.size() > 1 ? formats::max_open_files(files_.files, kMaxOpen) : 1;
+  choose_later();
   for (size_t number = 0; number < files_.files.size(); ++number) {
-    if (files_.files.size() > 1)
-      identities_.push_back(formats::MappedFile::identity_of(files_.files[number]));
-    auto shard = open(number);
-    std::vector<FieldLayout> layout;
-    for (const auto& field : shard.fields) layout.push_back({field.name, field.given, field.shape});
-    if (number == 0) layout_ = layout;
-    if (layout != layout_)
-      throw refused(number, "its arrays differ in names, types or shapes from those of " +
-                                printable(files_.files.front().string(), 400));
-    ends_.push_back((ends_.empty() ? 0 : ends_.back()) + shard.size);
-    if (files_.files.size() == 1) only_ = std::move(shard);
+    if (is_later_[number])
+      ends_.push_back(ends_.back() + first_rows_);
+    else
+      add(number);
   }
   if (!config.limit) return;
   if (*config.limit > size())
     throw refused({}, fmt::format("limit {} is larger than the number of samples, {}",
                                   *config.limit, size()));
   for (auto& end : ends_) end = std::min(end, *config.limit);
+}
+
+void ArrayDataset::choose_later() {
+  const auto& files = files_.files;
+  if (files.size() == 1 || !files_.mapped || !formats::has_scheme(files.front())) return;
+  formats::pin_versions(files);
+  std::vector<std::filesystem::path> others;
+  const auto bytes = formats::stored_bytes(files.front());
+  for (size_t number = 0; number < files.size(); ++number) {
+    is_later_[number] = number > 0 && formats::stored_bytes(files[number]) == bytes;
+    if (!is_later_[number]) others.push_back(files[number]);
+  }
+  formats::fetch_ahead(others);
+}
+
+// Opens a shard at the start.
+void ArrayDataset::add(size_t number) {
+  const auto& files = files_.files;
+  const auto act = [&] { return open(number); };
+  auto shard = files.size() == 1 ? act() : unchanged_.open(number, files[number], act);
+  std::vector<FieldLayout> layout;
+  for (const auto& field : shard.fields) layout.push_back({field.name, field.given, field.shape});
+  if (number == 0) {
+    layout_ = layout;
+    first_rows_ = shard.size;
+  }
+  if (layout != layout_)
+    throw refused(number, "its arrays differ in names, types or shapes from those of " +
+                              printable(files.front().string(), 400));
+  ends_.push_back((ends_.empty() ? 0 : ends_.back()) + shard.size);
+  if (files.size() == 1) only_ = std::move(shard);
 }
 
 // `number`: of the shard with the error.
@@ -137,11 +165,14 @@ Error ArrayDataset::refused(std::optional<size_t> number, const std::string& why
 }
 
 SampleInfo ArrayDataset::sample_info() const {
-  return {.shards = ends_.size() > 1 ? ends_ : std::vector<int64_t>(),
-          .reads_whole_shards = !files_.mapped,
-          .labels = [this] { return numbers_of("label"); },
-          .lengths = [this] { return numbers_of("length"); },
-          .weights = [this] { return numbers_of("weight"); }};
+  SampleInfo info{.shards = ends_.size() > 1 ? ends_ : std::vector<int64_t>(),
+                  .reads_whole_shards = !files_.mapped,
+                  .labels = [this] { return labels(); },
+                  .lengths = [this] { return numbers_of("length"); },
+                  .weights = [this] { return numbers_of("weight"); }};
+  if (std::ranges::find(is_later_, true) != is_later_.end())
+    info.fetch_ahead = [this](const auto& chosen) { formats::fetch_ahead(files_.files, chosen); };
+  return info;
 }
 
 ArrayDataset::OpenShard ArrayDataset::open(size_t number) const {
@@ -162,19 +193,33 @@ ArrayDataset::OpenShard ArrayDataset::open(size_t number) const {
   return shard;
 }
 
-// Opens a shard that was closed after it was first read.
+// Opens a shard that was closed after it was first read, or was not opened yet.
 ArrayDataset::OpenShard ArrayDataset::reopen(size_t number) const {
   // The cache lets one thread at a time load a shard.
   if (only_) return *std::exchange(only_, std::nullopt);
-  auto shard = formats::MappedFile::read_again(files_.files[number], identities_[number],
-                                               [&] { return open(number); });
-  // Memory accesses depend on these, so size and time are not sufficient.
+  try {
+    auto shard = unchanged_.open(number, files_.files[number], [&] { return open(number); });
+    verify_as_counted(number, shard);
+    return shard;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Config) throw;
+    throw ShardError(error.what());
+  }
+}
+
+// Memory accesses depend on these, so size and time of the file are not sufficient.
+void ArrayDataset::verify_as_counted(size_t number, const OpenShard& shard) const {
   const auto before = number == 0 ? 0 : ends_[number - 1];
-  bool same = shard.size >= ends_[number] - before && shard.fields.size() == layout_.size();
+  const auto has_rows = is_later_[number] ? shard.size == first_rows_  // `limit` can end in it
+                                          : shard.size >= ends_[number] - before;
+  bool same = has_rows && shard.fields.size() == layout_.size();
   for (size_t f = 0; same && f < layout_.size(); ++f)
     same = FieldLayout{shard.fields[f].name, shard.fields[f].given, shard.fields[f].shape} ==
            layout_[f];
-  if (same) return shard;
+  if (same) return;
+  if (is_later_[number])
+    throw refused(number, "it is as large as " + printable(files_.files.front().string(), 400) +
+                              ", but its arrays differ in names, types or shapes");
   throw environment_error(fmt::format("{}: was changed while it was being read",
                                       printable(files_.files[number].string(), 400)));
 }
@@ -288,6 +333,16 @@ void ArrayDataset::fill(const SampleRequest& request, std::span<const at::Tensor
       for (const auto& field : shard.fields) note_read(field, rows.size());
     });
   });
+}
+
+// Where shards are opened later, an order that needs all of them waits for them here.
+std::vector<double> ArrayDataset::labels() const {
+  if (sample_info().fetch_ahead) {
+    formats::fetch_ahead(files_.files);
+    for (size_t number = 0; number < ends_.size(); ++number)
+      open_.use(number, 1, [](const OpenShard&) {});
+  }
+  return numbers_of("label");
 }
 
 // One number per sample; empty if there is no scalar field of this name.

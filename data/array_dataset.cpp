@@ -97,7 +97,7 @@ void with_given_type(at::ScalarType type, const Use& use) {
 
 std::vector<std::filesystem::path> files_with_ending(const std::string& folder,
                                                      const std::string& ending) {
-  return formats::files_in(
+  return formats::list_files(
       folder, [&](const std::filesystem::path& file) { return file.extension() == ending; });
 }
 
@@ -111,13 +111,9 @@ ArrayDataset::ArrayDataset(std::string name, const ArrayDatasetConfig& config, A
       open_([this](size_t number, SharedWork&) { return reopen(number); }) {
   check(!files_.files.empty(), "an array dataset must have at least one file");
   max_open_ = files_.files.size() > 1 ? formats::max_open_files(files_.files, kMaxOpen) : 1;
-  choose_later();
-  for (size_t number = 0; number < files_.files.size(); ++number) {
-    if (is_later_[number])
-      ends_.push_back(ends_.back() + first_rows_);
-    else
-      add(number);
-  }
+  if (files_.files.size() > 1) formats::pin_versions(files_.files);
+  const auto is_compressed = add(0);
+  if (files_.files.size() > 1) add_others(is_compressed);
   if (!config.limit) return;
   if (*config.limit > size())
     throw refused({}, fmt::format("limit {} is larger than the number of samples, {}",
@@ -125,21 +121,27 @@ ArrayDataset::ArrayDataset(std::string name, const ArrayDatasetConfig& config, A
   for (auto& end : ends_) end = std::min(end, *config.limit);
 }
 
-void ArrayDataset::choose_later() {
+// Those after the first. Of shards that are opened later, the size says that they have as many samples.
+void ArrayDataset::add_others(bool are_compressed) {
   const auto& files = files_.files;
-  if (files.size() == 1 || !files_.mapped || !formats::has_scheme(files.front())) return;
-  formats::pin_versions(files);
-  std::vector<std::filesystem::path> others;
-  const auto bytes = formats::stored_bytes(files.front());
-  for (size_t number = 0; number < files.size(); ++number) {
-    is_later_[number] = number > 0 && formats::stored_bytes(files[number]) == bytes;
-    if (!is_later_[number]) others.push_back(files[number]);
+  const bool can_wait = formats::has_scheme(files.front()) && !are_compressed;
+  std::vector<size_t> now;
+  for (size_t number = 1; number < files.size(); ++number) {
+    is_later_[number] =
+        can_wait && formats::stored_bytes(files[number]) == formats::stored_bytes(files.front());
+    if (!is_later_[number]) now.push_back(number);
   }
-  formats::fetch_ahead(others);
+  formats::fetch_ahead(files, now);
+  for (size_t number = 1; number < files.size(); ++number) {
+    if (is_later_[number])
+      ends_.push_back(ends_.back() + first_rows_);
+    else
+      add(number);
+  }
 }
 
-// Opens a shard at the start.
-void ArrayDataset::add(size_t number) {
+// Opens a shard at the start. Returns whether it is compressed.
+bool ArrayDataset::add(size_t number) {
   const auto& files = files_.files;
   const auto act = [&] { return open(number); };
   auto shard = files.size() == 1 ? act() : unchanged_.open(number, files[number], act);
@@ -153,7 +155,9 @@ void ArrayDataset::add(size_t number) {
     throw refused(number, "its arrays differ in names, types or shapes from those of " +
                               printable(files.front().string(), 400));
   ends_.push_back((ends_.empty() ? 0 : ends_.back()) + shard.size);
+  const auto is_compressed = shard.is_compressed;
   if (files.size() == 1) only_ = std::move(shard);
+  return is_compressed;
 }
 
 // `number`: of the shard with the error.
@@ -178,6 +182,7 @@ SampleInfo ArrayDataset::sample_info() const {
 ArrayDataset::OpenShard ArrayDataset::open(size_t number) const {
   const auto arrays = files_.open(number);
   OpenShard shard;
+  shard.is_compressed = std::ranges::any_of(arrays, &formats::StoredArray::is_compressed);
   if (config_.fields.empty())
     for (const auto& array : arrays)
       shard.fields.push_back(make_field(array.name, {}, arrays, number));
@@ -337,12 +342,13 @@ void ArrayDataset::fill(const SampleRequest& request, std::span<const at::Tensor
 
 // Where shards are opened later, an order that needs all of them waits for them here.
 std::vector<double> ArrayDataset::labels() const {
-  if (sample_info().fetch_ahead) {
-    formats::fetch_ahead(files_.files);
+  const bool are_later = std::ranges::find(is_later_, true) != is_later_.end();
+  if (are_later) formats::fetch_ahead(files_.files);
+  auto numbers = numbers_of("label");
+  if (are_later && numbers.empty())
     for (size_t number = 0; number < ends_.size(); ++number)
       open_.use(number, 1, [](const OpenShard&) {});
-  }
-  return numbers_of("label");
+  return numbers;
 }
 
 // One number per sample; empty if there is no scalar field of this name.

@@ -57,12 +57,14 @@ struct ArrayShards {
   bool mapped = true;
 };
 
-// The files with this extension in a folder, by name. Throws Environment if it cannot be listed.
+// The files with this extension in a folder, by name. Throws Environment if it cannot be listed; as
+// formats::ObjectCache.
 std::vector<std::filesystem::path> files_with_ending(const std::string& folder,
                                                      const std::string& ending);
 
-// The arrays of `path`, in any format. A bounded number of shards is open at a time. Of mapped shards in
-// a store, those as large as the first have as many samples: they are opened when they are needed.
+// The arrays of `path`, in any format. A bounded number of shards is open at a time. Of shards in a
+// store that are not compressed, those as large as the first have as many samples: they are opened when
+// they are needed.
 class ArrayDataset : public Dataset {
  public:
   // `shards`: the content of `config.path`. Uses the arrays named in config.fields, or all if it is
@@ -91,10 +93,11 @@ class ArrayDataset : public Dataset {
   struct OpenShard {
     std::vector<Field> fields;
     int64_t size = 0;
+    bool is_compressed = false;
   };
 
-  void choose_later();
-  void add(size_t number);
+  void add_others(bool are_compressed);
+  bool add(size_t number);
   void verify_as_counted(size_t number, const OpenShard& shard) const;
   std::vector<double> labels() const;
   std::vector<double> numbers_of(const std::string& field_name) const;

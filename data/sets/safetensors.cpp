@@ -56,8 +56,7 @@ std::vector<formats::StoredArray> map_tensors(const std::filesystem::path& path)
 
 ArrayShards safetensors_shards(const SafetensorsConfig& config) {
   std::vector<std::filesystem::path> files = {formats::without_options(config.path)};
-  const auto is_wanted = [](const auto& file) { return file.extension() == ".safetensors"; };
-  if (formats::is_folder(config.path)) files = formats::list_files(config.path, is_wanted);
+  if (formats::is_folder(config.path)) files = files_with_ending(config.path, ".safetensors");
   if (files.empty())
     throw config_error(fmt::format("dataset safetensors: {} has no *.safetensors files",
                                    printable(config.path, 400)));

@@ -143,9 +143,28 @@ def test_trials_of_a_sweep_fetch_each_byte_once(stored, server, shards, local_lo
     assert server.proxy.bytes_of(".npz") == sum(path.stat().st_size for path in shards.iterdir())
 
 
-def test_server_that_stays_away_ends_all_ranks(stored, server):
+def test_server_that_stays_away_ends_all_ranks(stored, server, shards):
+    """The size of compressed shards does not say how many samples they have, so all are fetched first."""
+    folder = stored.directory / "compressed"
+    folder.mkdir()
+    for path in shards.iterdir():
+        np.savez_compressed(folder / path.name, **np.load(path))
+    server.put_folder(folder, "compressed")
     server.proxy.fault = lambda method, path, number: "refuse" if "4.npz" in path else None
-    refuse_stored(stored, server, ["shards/4.npz: ", "attempts in"], 2, 75, ["data.object_cache.timeout=500 ms"])
+    path, timeout = f"s3://{BUCKET}/compressed", "data.object_cache.timeout=500 ms"
+    refuse_stored(stored, server, ["compressed/4.npz: ", "attempts in"], 2, 75, [f"data.train.path={path}", timeout])
+
+
+def test_npy_archives_are_opened_when_they_are_needed(stored, server, shards):
+    """Those that are as large as the first, and not compressed."""
+    del stored.config["data"]["shuffle_buffer"], stored.config["data"]["shuffle_lanes"]
+    stored.write()
+    path, how = f"s3://{BUCKET}/shards", ["data.shuffle=false", "train.max_steps=1", "data.object_cache.timeout=500 ms"]
+    local = losses(train(stored, shards, *how))
+    server.proxy.fault = lambda method, path, number: "refuse" if ".npz" in path and "/0.npz" not in path else None
+    assert losses(train(stored, path, *how, env=in_bucket(server))) == local
+    server.proxy.reset()
+    assert losses(train(stored, path, env=in_bucket(server))) == losses(train(stored, shards))  # shuffled
 
 
 def write_table(folder, name):

@@ -40,7 +40,7 @@ StorePath place_in(const StorePath& root, const std::string& key) {
   return {root.bucket, key, root.scheme};
 }
 
-StoreError changed_error(const StorePath& place) {
+StoreError replaced_error(const StorePath& place) {
   return {StoreFailure::Other, ErrorKind::Environment, shown(place) + ": " + kObjectChanged};
 }
 
@@ -116,7 +116,7 @@ void ObjectCache::verify_as_listed(const StorePath& place, const ObjectInfo& obj
     const auto now = retries_.run([&] { return store.list(parent, kMaxListed + 1); });
     if (versions_.is_listed_again(place, now)) return;
   }
-  throw changed_error(place);
+  throw replaced_error(place);
 }
 
 void ObjectCache::pin(const std::vector<StorePath>& places) {
@@ -300,7 +300,7 @@ void ObjectCache::fetch(const StorePath& place, const ObjectInfo& object, int64_
     if (!store.commit().empty()) return;  // cannot change
     const auto now = request_info(place);
     if (now.tag != object.tag || now.size != object.size || now.modified != object.modified)
-      throw changed_error(place);
+      throw replaced_error(place);
   };
   try {
     if (!object.has_ranges || !fetch_pieces(place, object, ahead, file))

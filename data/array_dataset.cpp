@@ -11,6 +11,7 @@
 #include "core/printable.h"
 #include "data/row_prefetch.h"
 #include "data/sample_runs.h"
+#include "data/shard_error.h"
 #include "formats/path_list.h"
 #include "lockstep/error.h"
 
@@ -96,7 +97,7 @@ void with_given_type(at::ScalarType type, const Use& use) {
 
 std::vector<std::filesystem::path> files_with_ending(const std::string& folder,
                                                      const std::string& ending) {
-  return formats::files_in(
+  return formats::list_files(
       folder, [&](const std::filesystem::path& file) { return file.extension() == ending; });
 }
 
@@ -105,27 +106,58 @@ ArrayDataset::ArrayDataset(std::string name, const ArrayDatasetConfig& config, A
       config_(config),
       path_(printable(config.path, 400)),
       files_(std::move(shards)),
+      unchanged_(files_.files.size()),
+      is_later_(files_.files.size()),
       open_([this](size_t number, SharedWork&) { return reopen(number); }) {
   check(!files_.files.empty(), "an array dataset must have at least one file");
   max_open_ = files_.files.size() > 1 ? formats::max_open_files(files_.files, kMaxOpen) : 1;
-  for (size_t number = 0; number < files_.files.size(); ++number) {
-    if (files_.files.size() > 1)
-      identities_.push_back(formats::MappedFile::identity_of(files_.files[number]));
-    auto shard = open(number);
-    std::vector<FieldLayout> layout;
-    for (const auto& field : shard.fields) layout.push_back({field.name, field.given, field.shape});
-    if (number == 0) layout_ = layout;
-    if (layout != layout_)
-      throw refused(number, "its arrays differ in names, types or shapes from those of " +
-                                printable(files_.files.front().string(), 400));
-    ends_.push_back((ends_.empty() ? 0 : ends_.back()) + shard.size);
-    if (files_.files.size() == 1) only_ = std::move(shard);
-  }
+  if (files_.files.size() > 1) formats::pin_versions(files_.files);
+  const auto is_compressed = add(0);
+  if (files_.files.size() > 1) add_others(is_compressed);
   if (!config.limit) return;
   if (*config.limit > size())
     throw refused({}, fmt::format("limit {} is larger than the number of samples, {}",
                                   *config.limit, size()));
   for (auto& end : ends_) end = std::min(end, *config.limit);
+}
+
+// Those after the first. Of shards that are opened later, the size says that they have as many samples.
+void ArrayDataset::add_others(bool are_compressed) {
+  const auto& files = files_.files;
+  const bool can_wait = formats::has_scheme(files.front()) && !are_compressed;
+  std::vector<size_t> now;
+  for (size_t number = 1; number < files.size(); ++number) {
+    is_later_[number] =
+        can_wait && formats::stored_bytes(files[number]) == formats::stored_bytes(files.front());
+    if (!is_later_[number]) now.push_back(number);
+  }
+  formats::fetch_ahead(files, now);
+  for (size_t number = 1; number < files.size(); ++number) {
+    if (is_later_[number])
+      ends_.push_back(ends_.back() + first_rows_);
+    else
+      add(number);
+  }
+}
+
+// Opens a shard at the start. Returns whether it is compressed.
+bool ArrayDataset::add(size_t number) {
+  const auto& files = files_.files;
+  const auto act = [&] { return open(number); };
+  auto shard = files.size() == 1 ? act() : unchanged_.open(number, files[number], act);
+  std::vector<FieldLayout> layout;
+  for (const auto& field : shard.fields) layout.push_back({field.name, field.given, field.shape});
+  if (number == 0) {
+    layout_ = layout;
+    first_rows_ = shard.size;
+  }
+  if (layout != layout_)
+    throw refused(number, "its arrays differ in names, types or shapes from those of " +
+                              printable(files.front().string(), 400));
+  ends_.push_back((ends_.empty() ? 0 : ends_.back()) + shard.size);
+  const auto is_compressed = shard.is_compressed;
+  if (files.size() == 1) only_ = std::move(shard);
+  return is_compressed;
 }
 
 // `number`: of the shard with the error.
@@ -137,16 +169,20 @@ Error ArrayDataset::refused(std::optional<size_t> number, const std::string& why
 }
 
 SampleInfo ArrayDataset::sample_info() const {
-  return {.shards = ends_.size() > 1 ? ends_ : std::vector<int64_t>(),
-          .reads_whole_shards = !files_.mapped,
-          .labels = [this] { return numbers_of("label"); },
-          .lengths = [this] { return numbers_of("length"); },
-          .weights = [this] { return numbers_of("weight"); }};
+  SampleInfo info{.shards = ends_.size() > 1 ? ends_ : std::vector<int64_t>(),
+                  .reads_whole_shards = !files_.mapped,
+                  .labels = [this] { return labels(); },
+                  .lengths = [this] { return numbers_of("length"); },
+                  .weights = [this] { return numbers_of("weight"); }};
+  if (std::ranges::find(is_later_, true) != is_later_.end())
+    info.fetch_ahead = [this](const auto& chosen) { formats::fetch_ahead(files_.files, chosen); };
+  return info;
 }
 
 ArrayDataset::OpenShard ArrayDataset::open(size_t number) const {
   const auto arrays = files_.open(number);
   OpenShard shard;
+  shard.is_compressed = std::ranges::any_of(arrays, &formats::StoredArray::is_compressed);
   if (config_.fields.empty())
     for (const auto& array : arrays)
       shard.fields.push_back(make_field(array.name, {}, arrays, number));
@@ -162,19 +198,33 @@ ArrayDataset::OpenShard ArrayDataset::open(size_t number) const {
   return shard;
 }
 
-// Opens a shard that was closed after it was first read.
+// Opens a shard that was closed after it was first read, or was not opened yet.
 ArrayDataset::OpenShard ArrayDataset::reopen(size_t number) const {
   // The cache lets one thread at a time load a shard.
   if (only_) return *std::exchange(only_, std::nullopt);
-  auto shard = formats::MappedFile::read_again(files_.files[number], identities_[number],
-                                               [&] { return open(number); });
-  // Memory accesses depend on these, so size and time are not sufficient.
+  try {
+    auto shard = unchanged_.open(number, files_.files[number], [&] { return open(number); });
+    verify_as_counted(number, shard);
+    return shard;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Config) throw;
+    throw ShardError(error.what());
+  }
+}
+
+// Memory accesses depend on these, so size and time of the file are not sufficient.
+void ArrayDataset::verify_as_counted(size_t number, const OpenShard& shard) const {
   const auto before = number == 0 ? 0 : ends_[number - 1];
-  bool same = shard.size >= ends_[number] - before && shard.fields.size() == layout_.size();
+  const auto has_rows = is_later_[number] ? shard.size == first_rows_  // `limit` can end in it
+                                          : shard.size >= ends_[number] - before;
+  bool same = has_rows && shard.fields.size() == layout_.size();
   for (size_t f = 0; same && f < layout_.size(); ++f)
     same = FieldLayout{shard.fields[f].name, shard.fields[f].given, shard.fields[f].shape} ==
            layout_[f];
-  if (same) return shard;
+  if (same) return;
+  if (is_later_[number])
+    throw refused(number, "it is as large as " + printable(files_.files.front().string(), 400) +
+                              ", but its arrays differ in names, types or shapes");
   throw environment_error(fmt::format("{}: was changed while it was being read",
                                       printable(files_.files[number].string(), 400)));
 }
@@ -288,6 +338,17 @@ void ArrayDataset::fill(const SampleRequest& request, std::span<const at::Tensor
       for (const auto& field : shard.fields) note_read(field, rows.size());
     });
   });
+}
+
+// Where shards are opened later, an order that needs all of them waits for them here.
+std::vector<double> ArrayDataset::labels() const {
+  const bool are_later = std::ranges::find(is_later_, true) != is_later_.end();
+  if (are_later) formats::fetch_ahead(files_.files);
+  auto numbers = numbers_of("label");
+  if (are_later && numbers.empty())
+    for (size_t number = 0; number < ends_.size(); ++number)
+      open_.use(number, 1, [](const OpenShard&) {});
+  return numbers;
 }
 
 // One number per sample; empty if there is no scalar field of this name.

@@ -13,6 +13,7 @@
 #include "core/config/config_map.h"
 #include "data/block_cache.h"
 #include "data/byte_scaling.h"
+#include "data/unchanged_files.h"
 #include "formats/array_file.h"
 #include "lockstep/config_value.h"
 #include "lockstep/dataset.h"
@@ -56,11 +57,14 @@ struct ArrayShards {
   bool mapped = true;
 };
 
-// The files with this extension in a folder, by name. Throws Environment if it cannot be listed.
+// The files with this extension in a folder, by name. Throws Environment if it cannot be listed; as
+// formats::ObjectCache.
 std::vector<std::filesystem::path> files_with_ending(const std::string& folder,
                                                      const std::string& ending);
 
-// The arrays of `path`, in any format. A bounded number of shards is open at a time.
+// The arrays of `path`, in any format. A bounded number of shards is open at a time. Of shards in a
+// store that are not compressed, those as large as the first have as many samples: they are opened when
+// they are needed.
 class ArrayDataset : public Dataset {
  public:
   // `shards`: the content of `config.path`. Uses the arrays named in config.fields, or all if it is
@@ -89,8 +93,13 @@ class ArrayDataset : public Dataset {
   struct OpenShard {
     std::vector<Field> fields;
     int64_t size = 0;
+    bool is_compressed = false;
   };
 
+  void add_others(bool are_compressed);
+  bool add(size_t number);
+  void verify_as_counted(size_t number, const OpenShard& shard) const;
+  std::vector<double> labels() const;
   std::vector<double> numbers_of(const std::string& field_name) const;
   OpenShard open(size_t number) const;
   OpenShard reopen(size_t number) const;
@@ -108,10 +117,12 @@ class ArrayDataset : public Dataset {
   std::string path_;  // for messages
   ArrayShards files_;
   std::vector<FieldLayout> layout_;
+  int64_t first_rows_ = 0;     // of the first shard
   int64_t max_open_ = 0;       // of mapped shards
   std::vector<int64_t> ends_;  // of the shards, in the order of their samples
-  std::vector<formats::MappedFile::Identity> identities_;  // of the shards, where there are several
-  mutable std::optional<OpenShard> only_;                  // a single shard, until its first use
+  UnchangedFiles unchanged_;
+  std::vector<bool> is_later_;             // of the shards: it is not opened at the start
+  mutable std::optional<OpenShard> only_;  // a single shard, until its first use
   mutable BlockCache<OpenShard> open_;
 };
 

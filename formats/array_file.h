@@ -21,6 +21,7 @@ struct StoredArray {
   std::span<const uint8_t> bytes;            // num_elements(shape) * bytes_of(type)
   std::shared_ptr<const void> memory;        // owner of `bytes`
   std::shared_ptr<const MappedFile> mapped;  // set if `bytes` are in a mapped file
+  bool is_compressed = false;                // in its file, whose size then says nothing about it
 };
 
 // "float32 60000 x 28 x 28", for messages.

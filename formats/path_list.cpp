@@ -27,6 +27,13 @@ std::vector<std::filesystem::path> objects_in(
   return files;
 }
 
+std::vector<StorePath> stored_among(const std::vector<std::filesystem::path>& files) {
+  std::vector<StorePath> objects;
+  for (const auto& file : files)
+    if (has_scheme(file)) objects.push_back(parse_store_path(file));
+  return objects;
+}
+
 constexpr size_t kMaxRangeDigits = 18;
 
 // "{FIRST..LAST}" in a path.
@@ -133,10 +140,13 @@ bool is_plain_name(std::string_view name) {
 }
 
 void fetch_ahead(const std::vector<std::filesystem::path>& files) {
-  std::vector<StorePath> objects;
-  for (const auto& file : files)
-    if (has_scheme(file)) objects.push_back(parse_store_path(file));
+  auto objects = stored_among(files);
   if (!objects.empty()) object_cache().fetch_ahead(std::move(objects));
+}
+
+void pin_versions(const std::vector<std::filesystem::path>& files) {
+  const auto objects = stored_among(files);
+  if (!objects.empty()) object_cache().pin(objects);
 }
 
 void fetch_ahead(const std::vector<std::filesystem::path>& files,

@@ -43,6 +43,10 @@ void fetch_ahead(const std::vector<std::filesystem::path>& files);
 void fetch_ahead(const std::vector<std::filesystem::path>& files,
                  const std::vector<size_t>& numbers);
 
+// From now on, the versions of those in a store are the ones of their listings or, without one, those
+// that are now requested, several at a time: others are errors when they are opened.
+void pin_versions(const std::vector<std::filesystem::path>& files);
+
 // The bytes of a file of a store, as in its listing if list_files() listed it. Throws as ObjectCache.
 int64_t stored_bytes(const std::filesystem::path& file);
 

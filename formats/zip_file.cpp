@@ -66,6 +66,12 @@ void ZipFile::fail(size_t index, const char* why) const {
                 fmt::format("member '{}': {}", printable(member ? member : ""), printable(why)));
 }
 
+bool ZipFile::is_stored(size_t index) const {
+  zip_stat_t status;
+  return zip_stat_index(archive_->zip, index, 0, &status) == 0 &&
+         status.comp_method == ZIP_CM_STORE && status.encryption_method == ZIP_EM_NONE;
+}
+
 std::vector<uint8_t> ZipFile::read(size_t index, uint64_t max_bytes) const {
   zip_stat_t status;
   if (zip_stat_index(archive_->zip, index, 0, &status) != 0 || !(status.valid & ZIP_STAT_SIZE))
@@ -108,8 +114,7 @@ std::span<const uint8_t> ZipFile::stored(size_t index) const {
       rest = rest.subspan(begin + status.comp_size);
       continue;
     }
-    if (status.comp_method != ZIP_CM_STORE || status.encryption_method != ZIP_EM_NONE)
-      fail(index, "it is compressed or encrypted");
+    if (!is_stored(index)) fail(index, "it is compressed or encrypted");
     return rest.subspan(begin, status.comp_size);
   }
 }

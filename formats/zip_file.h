@@ -22,6 +22,9 @@ class ZipFile {
   // Member names in archive order.
   std::vector<std::string> members() const;
 
+  // Whether member `index` is neither compressed nor encrypted.
+  bool is_stored(size_t index) const;
+
   // The content of member `index`, decompressed and verified with its checksum. Throws Config if it
   // is corrupt, encrypted, compressed with an unknown method, or larger than its header states or
   // than `max_bytes`.

@@ -53,9 +53,10 @@ class WebServer:
 
 class FileServer(WebServer):
     """The files of a directory. `modes`: what is special about a path: "whole" (no ranges), "chunked" (no size either),
-    "first range" (only of the first byte), "no ranges" (an error), "no version" (neither ETag nor date), "gzip" (an encoding),
-    "large header", "slow header", "slow body", "slow and cut" (one byte at a time; half of the file, the first time), a status
-    and the address of a redirect, which may be a function, or a status, None, headers and how often it is the answer."""
+    "first range" (only of the first byte), "no ranges" (an error), "no version" (neither ETag nor date), "date" (no ETag),
+    "weak tag" (no date), "gzip" (an encoding), "large header", "slow header", "slow body", "slow and cut" (one byte at a time; half
+    of the file, the first time), a status and the address of a redirect, which may be a function, or a status, None, headers and
+    how often it is the answer."""
 
     def __init__(self, directory, certificate=None):
         self.directory, self.modes = directory, {}
@@ -103,8 +104,10 @@ class FileServer(WebServer):
             return web.Response(status=416)
         if mode == "no ranges" or (mode == "first range" and span != "bytes=0-0"):
             return web.Response(body=path.read_bytes())
-        if mode == "no version":
-            return ranged(request, path.read_bytes(), web.Response(body=path.read_bytes()))
+        if mode in ("no version", "date", "weak tag"):
+            headers = {"date": {"Last-Modified": formatdate(path.stat().st_mtime, usegmt=True)},
+                       "weak tag": {"ETag": f'W/"{hashlib.md5(path.read_bytes()).hexdigest()}"'}}
+            return ranged(request, path.read_bytes(), web.Response(body=path.read_bytes(), headers=headers.get(mode)))
         if mode == "large header":
             return web.Response(headers={f"X-{i}": "x" * 1000 for i in range(100)})
         if mode in ("slow header", "slow body", "slow and cut"):

@@ -23,9 +23,10 @@ nlohmann::json describe_data(const Dataset& dataset) {
 
 nlohmann::json describe_inputs(const PreparedRun& run) {
   const auto text = run.resolved.dump();
+  const auto versions = nlohmann::json(formats::store_versions()).dump();
   nlohmann::json inputs = {{"run_file", crc32c(text.data(), text.size())},
                            {"commits", formats::store_commits()},
-                           {"versions", formats::store_versions()}};
+                           {"versions", crc32c(versions.data(), versions.size())}};
   if (run.data.train) inputs["data.train"] = describe_data(*run.data.train);
   if (run.data.eval) inputs["data.eval"] = describe_data(*run.data.eval);
   return inputs;
@@ -59,17 +60,20 @@ void verify_same_commits(const nlohmann::json& all) {
             all[0]["commits"][place].get<std::string>()));
 }
 
-// So can a file of a web server, which need not keep its number of samples.
-void verify_same_versions(const nlohmann::json& all) {
-  for (size_t rank = 1; rank < all.size(); ++rank)
-    for (const auto& [path, version] : all[rank]["versions"].items())
-      if (all[0]["versions"].value(path, version) != version)
+// So can an object be replaced, which need not change its number of samples. Collective.
+void verify_same_versions(World& world, const nlohmann::json& all) {
+  const auto is_same = [&](const auto& one) { return one["versions"] == all[0]["versions"]; };
+  if (std::all_of(all.begin(), all.end(), is_same)) return;
+  const nlohmann::json own = formats::store_versions();
+  const auto versions = distributed::all_gather_object(world, own, "versions of the data");
+  for (size_t rank = 1; rank < versions.size(); ++rank)
+    for (const auto& [path, version] : versions[rank].items())
+      if (versions[0].value(path, version) != version)
         throw environment_error(
             fmt::format("{}: rank {} reads another version ({}) than rank 0 ({}): the file was "
-                        "changed while the "
-                        "run started; start it again",
+                        "changed while the run started; start it again",
                         printable(path, 400), rank, version.get<std::string>(),
-                        all[0]["versions"][path].get<std::string>()));
+                        versions[0][path].get<std::string>()));
 }
 
 }  // namespace
@@ -108,7 +112,7 @@ std::vector<int64_t> verify_ranks_agree(World& world, const PreparedRun& run) {
       local_pids.push_back(all[rank]["pid"].get<int64_t>());
   }
   verify_same_commits(all);
-  verify_same_versions(all);
+  verify_same_versions(world, all);
   if (data.train) verify_same_data(all, "data.train");
   if (data.eval) verify_same_data(all, "data.eval");
   return local_pids;

@@ -18,8 +18,7 @@ WorldOptions world_options(const RankEnv& ranks, const DistributedSection& confi
 // first rank that differs.
 std::vector<int64_t> verify_ranks_agree(World& world, const PreparedRun& run);
 
-// Of the run file and the data, as verify_ranks_agree() compares them. Not 0. The versions of files that are
-// opened later are not known at the start, so that of a process is computed once, before it trains.
+// Of the run file and the data, as verify_ranks_agree() compares them. Not 0.
 uint32_t checksum_of_inputs(const PreparedRun& run);
 
 }  // namespace lockstep::trainer

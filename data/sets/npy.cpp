@@ -74,12 +74,13 @@ std::vector<formats::StoredArray> unpack_npz(const NpyConfig& config,
   for (size_t i = 0; i < members.size(); ++i) {
     const auto name = without_ending(members[i]);
     if (!is_wanted(config, name)) {
-      arrays.push_back({.name = name});
+      arrays.push_back({.name = name, .is_compressed = !zip.is_stored(i)});
       continue;
     }
     auto content = std::make_shared<std::vector<uint8_t>>(zip.read(i, kMaxMemberBytes));
     auto array = formats::parse_npy(*content, file.name() + ": " + printable(members[i]));
     array.name = name;
+    array.is_compressed = !zip.is_stored(i);
     if (!array.memory) array.memory = std::move(content);
     arrays.push_back(std::move(array));
   }
@@ -93,7 +94,9 @@ std::vector<formats::StoredArray> read_npz(const NpyConfig& config, const fs::pa
 
 std::vector<formats::StoredArray> map_npy_files(const NpyConfig& config) {
   std::vector<formats::StoredArray> arrays;
-  for (const auto& path : files_with_ending(config.path, ".npy")) {
+  const auto files = files_with_ending(config.path, ".npy");
+  formats::fetch_ahead(files);
+  for (const auto& path : files) {
     const auto name = path.stem().string();
     if (!is_wanted(config, name)) {
       arrays.push_back({.name = name});

@@ -41,6 +41,7 @@ class OpenFiles {
       largest = std::max(largest, file.bytes.value_or(0));
     }
     if (are_mapped_) max_mapped_ = formats::max_open_files(paths, kMaxMapped, largest);
+    formats::pin_versions(paths);
   }
 
   size_t count() const { return files_.files().size(); }

@@ -168,12 +168,6 @@ class TokensDataset final : public Dataset {
   }
 
  private:
-  // What was known of a file at the start.
-  struct Known {
-    int64_t bytes = 0;
-    size_t tokens = 0;
-  };
-
   std::vector<double> lengths() const {
     std::vector<double> lengths;
     if (config_.pack) return lengths;
@@ -225,7 +219,10 @@ class TokensDataset final : public Dataset {
   // first.
   void add_files() {
     const bool are_stored = formats::has_scheme(files_[0]) && !config_.separator;
-    if (!are_stored) formats::fetch_ahead(files_);
+    if (are_stored)
+      formats::pin_versions(files_);
+    else
+      formats::fetch_ahead(files_);
     std::optional<formats::TokenLayout> form;
     for (size_t number = 0; number < files_.size(); ++number) {
       if (form && are_stored) {
@@ -233,13 +230,13 @@ class TokensDataset final : public Dataset {
         if (const auto layout = formats::layout_like(*form, bytes)) {
           is_lazy_ = true;
           windows_.add(layout->tokens);
-          known_.push_back({bytes, layout->tokens});
+          tokens_.push_back(layout->tokens);
           continue;
         }
       }
       const auto shard = open_first(number);
       windows_.add(shard);
-      known_.push_back({shard.identity().size, shard.size()});
+      tokens_.push_back(shard.size());
       if (!form) form = shard.layout();
     }
   }
@@ -253,14 +250,11 @@ class TokensDataset final : public Dataset {
   formats::TokenShard open(size_t number) const {
     try {
       auto shard = open_first(number);
-      const auto& known = known_[number];
-      if (shard.identity().size != known.bytes)
-        throw environment_error(shard.name() + ": was changed after the run started");
-      if (shard.size() == known.tokens) return shard;
+      if (shard.size() == tokens_[number]) return shard;
       throw config_error(fmt::format(
           "{}: it has {} tokens, but its size is that of {}: the files of a folder need the same "
           "dtype, and all of them a header, or none",
-          shard.name(), shard.size(), known.tokens));
+          shard.name(), shard.size(), tokens_[number]));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::Config) throw;
       throw ShardError(error.what());
@@ -311,7 +305,7 @@ class TokensDataset final : public Dataset {
   TokensConfig config_;
   std::vector<std::filesystem::path> files_;
   bool is_lazy_ = false;
-  std::vector<Known> known_;  // of each file
+  std::vector<size_t> tokens_;  // of each file
   UnchangedFiles unchanged_;
   std::optional<formats::Tokenizer> tokenizer_;
   formats::TokenWindows windows_;

@@ -250,7 +250,9 @@ class WebDataset final : public Dataset {
         index_(formats::indexed_shards(files_, archives.are_all)),
         contents_(files_.size()),
         archives_([this](size_t number, SharedWork&) { return open(number); }) {
-    if (!is_lazy()) {
+    if (is_lazy()) {
+      formats::pin_versions(files_);
+    } else {
       if (files_.size() > 1) formats::fetch_ahead(files_);
       for (size_t number = 0; number < files_.size(); ++number) open(number);
       note_missing_index();

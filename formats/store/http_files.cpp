@@ -40,8 +40,7 @@ std::optional<int64_t> length_of(const HttpResponse& response) {
 }
 
 StoreError changed_error(const HttpPlace& place) {
-  return {StoreFailure::Other, ErrorKind::Environment,
-          place.shown + ": was changed while it was being read"};
+  return {StoreFailure::Other, ErrorKind::Environment, place.shown + ": " + kObjectChanged};
 }
 
 StoreError temporary_error(const HttpPlace& place, const std::string& why,

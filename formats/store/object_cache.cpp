@@ -22,7 +22,6 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kUnitBytes = int64_t{1} << 19;  // pieces are multiples
-constexpr size_t kMaxSizes = 10'000;
 constexpr int kPartRetryMs = 10;
 constexpr size_t kSimilarKeys = 1000;
 
@@ -39,6 +38,10 @@ StorePath root_of(const StorePath& place) { return {place.bucket, "", place.sche
 
 StorePath place_in(const StorePath& root, const std::string& key) {
   return {root.bucket, key, root.scheme};
+}
+
+StoreError replaced_error(const StorePath& place) {
+  return {StoreFailure::Other, ErrorKind::Environment, shown(place) + ": " + kObjectChanged};
 }
 
 Error ended_error() { return environment_error("the process ends"); }
@@ -99,13 +102,30 @@ ObjectInfo ObjectCache::request_info(const StorePath& place) {
 
 ObjectInfo ObjectCache::expected(const StorePath& place) {
   const auto path = place.path().string();
-  {
-    const MutexLock lock(mutex_);
-    if (const auto known = expected_.find(path); known != expected_.end()) return known->second;
-  }
+  if (const auto known = versions_.requested(path)) return *known;
   const auto object = request_info(place);
-  const MutexLock lock(mutex_);
-  return expected_.emplace(path, object).first->second;
+  verify_as_listed(place, object);
+  return versions_.note_request(path, object);
+}
+
+void ObjectCache::verify_as_listed(const StorePath& place, const ObjectInfo& object) {
+  if (versions_.is_as_listed(place, object)) return;
+  if (versions_.listed_bytes(place.path().string()) == object.size) {
+    auto& store = store_of(place);
+    const auto parent = parent_of(place.key);
+    const auto now = retries_.run([&] { return store.list(parent, kMaxListed + 1); });
+    if (versions_.is_listed_again(place, now)) return;
+  }
+  throw replaced_error(place);
+}
+
+void ObjectCache::pin(const std::vector<StorePath>& places) {
+  std::vector<StorePath> unknown;
+  for (const auto& place : places)
+    if (!versions_.pin(place.path().string())) unknown.push_back(place);
+  pieces_.run({.name = "versions", .count = std::ssize(unknown)}, [&](int64_t begin, int64_t end) {
+    for (auto i = begin; i < end; ++i) expected(unknown[static_cast<size_t>(i)]);
+  });
 }
 
 bool ObjectCache::is_object(const StorePath& place) {
@@ -120,21 +140,8 @@ bool ObjectCache::is_object(const StorePath& place) {
 }
 
 int64_t ObjectCache::size_of(const StorePath& place) {
-  {
-    const MutexLock lock(mutex_);
-    const auto listed = listed_bytes_.find(place.path().string());
-    if (listed != listed_bytes_.end()) return listed->second;
-  }
-  return expected(place).size;
-}
-
-// Not of many objects, such as images, which would need memory.
-void ObjectCache::note_sizes(const std::vector<StorePath>& places,
-                             const std::vector<ObjectInfo>& objects) {
-  if (objects.size() > kMaxSizes) return;
-  const MutexLock lock(mutex_);
-  for (size_t i = 0; i < objects.size(); ++i)
-    listed_bytes_[places[i].path().string()] = objects[i].size;
+  const auto listed = versions_.listed_bytes(place.path().string());
+  return listed ? *listed : expected(place).size;
 }
 
 std::vector<StorePath> ObjectCache::list(const StorePath& place) {
@@ -145,7 +152,7 @@ std::vector<StorePath> ObjectCache::list(const StorePath& place) {
         fmt::format("{}: more than {} objects; use fewer, larger files", shown(place), kMaxListed));
   std::vector<StorePath> places;
   for (const auto& object : found) places.push_back(place_in(place, object.key));
-  note_sizes(places, found);
+  versions_.note_listing(places, found);
   if (!places.empty()) return places;
   if (place.key.empty()) throw config_error(shown(place) + ": has no objects");
   retries_.run([&] { store.verify_listing(""); });  // whether there is such a bucket
@@ -293,7 +300,7 @@ void ObjectCache::fetch(const StorePath& place, const ObjectInfo& object, int64_
     if (!store.commit().empty()) return;  // cannot change
     const auto now = request_info(place);
     if (now.tag != object.tag || now.size != object.size || now.modified != object.modified)
-      throw environment_error(shown(place) + ": was changed while it was being read");
+      throw replaced_error(place);
   };
   try {
     if (!object.has_ranges || !fetch_pieces(place, object, ahead, file))
@@ -369,16 +376,6 @@ std::map<std::string, std::string> ObjectCache::commits() const {
   for (const auto& [root, store] : stores_)
     if (auto commit = store->commit(); !commit.empty()) commits[root] = std::move(commit);
   return commits;
-}
-
-std::map<std::string, std::string> ObjectCache::versions() const {
-  std::map<std::string, std::string> versions;
-  const MutexLock lock(mutex_);
-  for (const auto& [path, object] : expected_)
-    if (path.starts_with("http") && object.tag != unknown_version_)
-      versions[path] = fmt::format("{} bytes, ETag '{}', modified {}", object.size,
-                                   printable(object.tag, 100), object.modified);
-  return versions;
 }
 
 StoreStats ObjectCache::stats() const {

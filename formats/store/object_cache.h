@@ -20,6 +20,7 @@
 #include "core/system/mutex.h"
 #include "formats/store/hedged_reads.h"
 #include "formats/store/object_store.h"
+#include "formats/store/object_versions.h"
 #include "formats/store/ordered_pieces.h"
 #include "formats/store/retries.h"
 #include "formats/store/store_path.h"
@@ -61,9 +62,12 @@ class ObjectCache {
   ObjectCache(const ObjectCache&) = delete;
   ObjectCache& operator=(const ObjectCache&) = delete;
 
-  // Fetches the object unless there is a copy. Size, modification time and ETag are those of the
-  // first call in this process: throws Environment if the object has changed since.
+  // Fetches the object unless there is a copy. Throws Environment if the object has changed since this
+  // process first listed or requested it.
   LocalCopy open(const StorePath& place);
+  // These will be opened: their versions are from now on those of the listings that have them. The
+  // versions of others are requested, several at a time.
+  void pin(const std::vector<StorePath>& places);
 
   // Whether there is such an object.
   bool is_object(const StorePath& place);
@@ -82,9 +86,9 @@ class ObjectCache {
   StoreStats stats() const;
   // The commits that are read, by the paths of their repositories.
   std::map<std::string, std::string> commits() const;
-  // The versions of files of HTTP servers that are read, by their paths, without those that the
-  // server does not say.
-  std::map<std::string, std::string> versions() const;
+  // The versions of what is read, by path: of pin() and of objects that were requested, without those
+  // that the server does not say.
+  std::map<std::string, std::string> versions() const { return versions_.texts(unknown_version_); }
   const ObjectCacheOptions& options() const { return options_; }
 
  private:
@@ -95,7 +99,7 @@ class ObjectCache {
   ObjectStore& store_of(const StorePath& place);
   ObjectInfo request_info(const StorePath& place);
   ObjectInfo expected(const StorePath& place);
-  void note_sizes(const std::vector<StorePath>& places, const std::vector<ObjectInfo>& objects);
+  void verify_as_listed(const StorePath& place, const ObjectInfo& object);
   std::optional<FileDescriptor> open_copy(const std::filesystem::path& file,
                                           const ObjectInfo& object) const;
   LocalCopy wait_or_fetch(const StorePath& place, const ObjectInfo& object, int64_t ahead,
@@ -120,8 +124,7 @@ class ObjectCache {
   std::map<std::string, std::unique_ptr<ObjectStore>> stores_ GUARDED_BY(mutex_);  // by root
   HedgedReads reads_;                                                              // uses stores_
   OrderedPieces pieces_;                                                           // uses reads_
-  std::map<std::string, ObjectInfo> expected_ GUARDED_BY(mutex_);                  // by path
-  std::map<std::string, int64_t> listed_bytes_ GUARDED_BY(mutex_);                 // by path
+  ObjectVersions versions_;
   std::deque<StorePath> ahead_ GUARDED_BY(mutex_);              // not fetched yet
   int64_t num_ahead_ GUARDED_BY(mutex_) = 0;                    // that were begun
   std::map<std::string, int64_t> unopened_ GUARDED_BY(mutex_);  // bytes fetched ahead, by path

@@ -65,6 +65,10 @@ enum class StoreFailure {
   Other
 };
 
+// What the error of an object that is no longer the one of the start says.
+inline constexpr const char* kObjectChanged =
+    "was changed while the run reads it: restore it, or start again; new data need new names";
+
 // One failed request.
 class StoreError : public Error {
  public:
@@ -99,9 +103,8 @@ class ObjectStore {
   virtual std::string access_key_id() = 0;
 
   virtual ObjectInfo info(const std::string& key) = 0;
-  // The objects whose keys begin with `prefix` and a slash, or all if it is empty; at most `limit`
-  // of them, in any order. A missing prefix has no objects; a missing bucket is an error only with
-  // an empty prefix.
+  // The objects whose keys begin with `prefix` and a slash, all if it is empty; at most `limit`, in
+  // any order. A missing prefix has no objects; a missing bucket is an error with an empty one only.
   virtual std::vector<ObjectInfo> list(const std::string& prefix, size_t limit) = 0;
   // Throws what list() throws.
   virtual void verify_listing(const std::string& prefix) { list(prefix, 1); }

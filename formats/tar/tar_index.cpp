@@ -44,7 +44,7 @@ bool exists_index(const fs::path& path) {
     return object_cache().is_object(parse_store_path(path));
   } catch (const StoreError& denied) {
     // A server that lists nothing can deny access to a file that it does not have.
-    if (denied.failure() == StoreFailure::Temporary) throw;
+    if (denied.kind() != ErrorKind::Config) throw;
     return false;
   }
 }

@@ -2,6 +2,7 @@
 refusal. The hub is a test server; huggingface_hub's own clients read the same from it."""
 
 import itertools
+import os
 import random
 import sys
 import time
@@ -215,8 +216,9 @@ def test_changed_file(reader, server):
         server.put("changing.bin", content)
         reader.read(f"{reader.url}/changing.bin")
         assert reader.copies()["changing.bin"].read_bytes() == content
-    for mode in ("ranges", "whole"):
+    for mode in ("ranges", "whole", "date", "weak tag"):
         server.put("moving.bin", bytes(20_000_000))
+        os.utime(server.directory / "moving.bin", (1_000_000_000, 1_000_000_000))
         server.modes["/moving.bin"] = mode
 
         def change(method, path, number):
@@ -225,7 +227,9 @@ def test_changed_file(reader, server):
 
         server.proxy.reset()
         server.proxy.fault = change
-        reader.refused(75, "was changed while it was being read", path=f"{reader.url}/moving.bin")
+        line = reader.refused(75, "moving.bin: was changed while the run reads it: restore it, or start again",
+                              path=f"{reader.url}/moving.bin")
+        assert "attempts" not in line
 
 
 def test_parquet(reader, server, tmp_path):

@@ -12,12 +12,14 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+import yaml
 from PIL import Image
 from safetensors.numpy import save_file
 
+import processes
 from conftest import MNIST, Job
 from object_server import BUCKET, ObjectServer
-from processes import environment
+from processes import LOCKSTEP, environment
 from refusals import error_lines, refuse
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "mds"
@@ -128,9 +130,41 @@ def test_resumed_in_mid_epoch_from_the_cache(stored, server, local_losses):
     assert server.proxy.bytes_of(".npz") == 0
 
 
-def test_server_that_stays_away_ends_all_ranks(stored, server):
+def test_trials_of_a_sweep_fetch_each_byte_once(stored, server, shards, local_losses):
+    """Two trials at a time on two ranks, which are forked from one template."""
+    file = stored.directory / "rates.yaml"
+    file.write_text(yaml.safe_dump({"run": "run.yaml", "objective": {"metric": "train/loss"}, "search": {"name": "grid"},
+                                    "space": {"optimizer.lr": {"choice": [0.1, 0.2, 0.3]}}}))
+    ended = processes.run([LOCKSTEP, "sweep", file, "-n", "2", "--parallel", "2"], stored.directory, in_bucket(server))
+    assert ended.code == 0 and ended.err == "", ended.err
+    trials = {run["name"]: run for run in stored.list()}
+    assert len(trials) == 3 and {trial["state"] for trial in trials.values()} == {"finished"}
+    assert dict(stored.series(trials["rates-0"]["id"], "train/loss")) == pytest.approx(dict(local_losses), rel=1e-5)
+    assert server.proxy.bytes_of(".npz") == sum(path.stat().st_size for path in shards.iterdir())
+
+
+def test_server_that_stays_away_ends_all_ranks(stored, server, shards):
+    """The size of compressed shards does not say how many samples they have, so all are fetched first."""
+    folder = stored.directory / "compressed"
+    folder.mkdir()
+    for path in shards.iterdir():
+        np.savez_compressed(folder / path.name, **np.load(path))
+    server.put_folder(folder, "compressed")
     server.proxy.fault = lambda method, path, number: "refuse" if "4.npz" in path else None
-    refuse_stored(stored, server, ["shards/4.npz: ", "attempts in"], 2, 75, ["data.object_cache.timeout=500 ms"])
+    path, timeout = f"s3://{BUCKET}/compressed", "data.object_cache.timeout=500 ms"
+    refuse_stored(stored, server, ["compressed/4.npz: ", "attempts in"], 2, 75, [f"data.train.path={path}", timeout])
+
+
+def test_npy_archives_are_opened_when_they_are_needed(stored, server, shards):
+    """Those that are as large as the first, and not compressed."""
+    del stored.config["data"]["shuffle_buffer"], stored.config["data"]["shuffle_lanes"]
+    stored.write()
+    path, how = f"s3://{BUCKET}/shards", ["data.shuffle=false", "train.max_steps=1", "data.object_cache.timeout=500 ms"]
+    local = losses(train(stored, shards, *how))
+    server.proxy.fault = lambda method, path, number: "refuse" if ".npz" in path and "/0.npz" not in path else None
+    assert losses(train(stored, path, *how, env=in_bucket(server))) == local
+    server.proxy.reset()
+    assert losses(train(stored, path, env=in_bucket(server))) == losses(train(stored, shards))  # shuffled
 
 
 def write_table(folder, name):
@@ -169,6 +203,52 @@ def test_every_format_as_local(job, server, name):
     endpoint = f"endpoint_override=127.0.0.1:{server.proxy.port}&scheme=http"
     path = f"s3://{BUCKET}/table-{name}?{endpoint}"
     assert losses(train(job, path, env=in_bucket(server, AWS_ENDPOINT_URL=None))) == local
+
+
+@pytest.fixture
+def tensors(job, server):
+    """A folder of four safetensors shards, the last of which is smaller, and a job on it whose cache is empty."""
+    folder = job.directory / "tensors"
+    folder.mkdir()
+    rng = np.random.default_rng(4)
+    for shard, rows in enumerate((16, 16, 16, 8)):
+        features = rng.standard_normal((rows, 2)).astype(np.float32)
+        save_file({"features": features, "label": rng.integers(0, 3, rows)}, folder / f"{shard}.safetensors")
+    job.config["data"] = {"train": {"name": "safetensors", "path": str(folder)}, "batch_size": 8, "shuffle": False, "workers": 1,
+                          "object_cache": {"dir": str(job.directory / "cache")}}
+    job.config["model"] = {"name": "mlp", "input": "features", "inputs": 2, "hidden": [4], "classes": 3}
+    job.config["train"] = {"epochs": 1, "log_every": "1 step"}
+    job.write()
+    yield folder
+    server.proxy.reset()
+    shutil.rmtree(server.directory / BUCKET / "tensors", ignore_errors=True)
+
+
+def test_safetensors_shards_are_opened_when_they_are_needed(job, server, tensors):
+    """Those as large as the first."""
+    path, how = f"s3://{BUCKET}/tensors", ["train.max_steps=2", "data.object_cache.timeout=500 ms"]
+    server.put_folder(tensors, "tensors")
+    first, whole = losses(train(job, tensors, *how)), losses(train(job, tensors))
+    server.proxy.reset()
+    server.proxy.fault = lambda method, path, number: "refuse" if "/1.safetensors" in path or "/2.safetensors" in path else None
+    assert losses(train(job, path, *how, env=in_bucket(server))) == first
+    ended = job.run(f"data.train.path={path}", "data.shuffle=true", *how, env=in_bucket(server))  # needs all of them
+    assert ended.code == 75 and "attempts in" in ended.err and "step 1" not in ended.out, ended.err
+    server.proxy.reset()
+    _, run = train(job, path, "train.max_steps=3", env=in_bucket(server))
+    ended = job.run(f"data.train.path={path}", ranks=2, options=["--resume", run.name], env=in_bucket(server))
+    assert ended.code == 0, ended.err
+    assert dict(losses((job, run))) == pytest.approx(dict(whole), rel=1e-5)
+
+
+def test_safetensors_shard_as_large_as_the_first_with_other_arrays(job, server, tensors):
+    """Also where bad samples are skipped: it is not one sample that is bad."""
+    save_file({"features": np.zeros((16, 2), np.float32), "label": np.zeros(16)}, tensors / "1.safetensors")
+    server.put_folder(tensors, "tensors")
+    ended = job.run(f"data.train.path=s3://{BUCKET}/tensors", "data.max_bad_samples=40", env=in_bucket(server))
+    assert ended.code == 78, ended.err
+    assert (f"s3://{BUCKET}/tensors/1.safetensors: it is as large as s3://{BUCKET}/tensors/0.safetensors, but its arrays differ in "
+            "names, types or shapes") in ended.err
 
 
 @pytest.mark.parametrize("name, stored", [("mds", "raw"), ("mds", "zstd"), ("mds_images", "raw")])

@@ -7,10 +7,12 @@ import pytest
 
 import processes
 from conftest import Job
+from object_server import BUCKET
 from processes import TIMEOUT_S, wait_until
 from safetensors_file import checkpoints
 from test_node_loss import NO_EPOCHS, UNTIL_STOPPED, members_on, stop_and_compare, wait_for_new_step
 from test_node_loss import start as start_nodes
+from test_object_stores import in_bucket
 from test_rank_loss import SETTINGS, assert_same_run, ranks_of, recorded_losses, said, trainers_of, wait_for_step
 from test_sharded_rank_loss import hold, start_held, wait_until_held
 from test_web_stores import at_hub, hub, push_rows, rows_job, write_rows  # noqa: F401 (fixtures)
@@ -101,15 +103,26 @@ def test_a_process_that_fails_before_it_takes_part_is_not_started_again(job, tmp
     assert not (job.only_run() / "logs" / "attempt_0" / "1.2").exists()
 
 
-def test_a_process_that_reads_another_commit_cannot_join(rows_job, hub):  # noqa: F811
-    """The branch moves while the ranks train; both commits have as many rows."""
-    job = rows_job
-    push_rows(hub, job)
-    settings = ["data.train.path=hf://datasets/me/rows/data", "data.shuffle_lanes=2", "distributed.virtual_shards=2", "train.epochs=10000000"]
-    started = start_held(job, 2, [*settings, NO_EPOCHS], ["--on-rank-loss", "continue"], FIRST, at_hub(hub, job.directory))
+@pytest.mark.parametrize("where", ["hub", "bucket"])
+def test_a_process_that_reads_other_data_cannot_join(rows_job, request, where):  # noqa: F811
+    """A branch moves, or an object is replaced, while the ranks train; both versions have as many rows."""
+    job, store = rows_job, request.getfixturevalue({"hub": "hub", "bucket": "server"}[where])
+
+    def push():
+        if where == "hub":
+            push_rows(store, job)
+        else:
+            store.put("rows/0.parquet", (job.folder / "0.parquet").read_bytes())
+
+    push()
+    if where == "bucket":
+        os.utime(store.directory / BUCKET / "rows" / "0.parquet", (1_000_000_000, 1_000_000_000))
+    path, env = ("hf://datasets/me/rows/data", at_hub(store, job.directory)) if where == "hub" else (f"s3://{BUCKET}/rows", in_bucket(store))
+    settings = [f"data.train.path={path}", "data.shuffle_lanes=2", "distributed.virtual_shards=2", "train.epochs=10000000"]
+    started = start_held(job, 2, [*settings, NO_EPOCHS], ["--on-rank-loss", "continue"], FIRST, env)
     wait_until_held(job, started, FIRST)
     write_rows(job.folder / "0.parquet", 9)
-    push_rows(hub, job)
+    push()
     os.kill(ranks_of(job)[1], signal.SIGKILL)
     hold(job, FIRST + 2)
     wait_until_held(job, started, FIRST + 2)

@@ -1,11 +1,14 @@
 """Files of tokens in a bucket: training begins before all of them are fetched, with the samples of local files."""
 
+import os
 import shutil
 
 import numpy as np
 import pytest
 
+import processes
 from object_server import BUCKET
+from refusals import error_lines
 from test_object_stores import in_bucket, losses, train
 
 PATH = f"s3://{BUCKET}/tokens"
@@ -89,17 +92,55 @@ def test_files_of_another_form(job, server, tokens):
     assert losses(train(job, tokens, "data.shuffle=false"))  # local files are opened first
 
 
-def test_a_file_that_changes_after_the_start(job, server, tokens):
-    """Another process replaces it when the first batch has been read."""
-    upload(server, tokens)
+def reversed_tokens(file):
+    return np.fromfile(file, np.uint16)[::-1].tobytes()
+
+
+def upload_old(server, folder):
+    """As if all were written long before the run."""
+    upload(server, folder)
+    for path in (server.directory / BUCKET / "tokens").iterdir():
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+
+
+@pytest.mark.parametrize("size", ["same", "other"])
+def test_a_file_that_changes_after_the_start(job, server, tokens, size):
+    """Another process replaces it when the first batch has been read, before it is requested."""
+    upload_old(server, tokens)
+    content = reversed_tokens(tokens / "2.bin") if size == "same" else b"12"
 
     def replace(method, path, number):
-        if "2.bin" in path and (server.directory / BUCKET / "tokens" / "2.bin").stat().st_size != 2:
-            server.put("tokens/2.bin", b"12")
+        if "2.bin" in path:
+            server.proxy.fault = lambda method, path, number: None
+            server.put("tokens/2.bin", content)
 
     server.proxy.fault = replace
     ended = job.run(f"data.train.path={PATH}", "data.shuffle=false", env=in_bucket(server))
-    assert ended.code == 75 and f"{PATH}/2.bin: was changed after the run started" in ended.err, ended.err
+    assert ended.code == 75 and f"{PATH}/2.bin: was changed while the run reads it: restore it" in ended.err, ended.err
+    assert "step 1" in ended.out
+
+
+def test_ranks_that_list_different_versions_are_refused(job, server, tokens, tmp_path):
+    """A file that neither of them opens at the start is replaced by one of the same size between their listings."""
+    upload_old(server, tokens)
+    del job.config["data"]["object_cache"]["dir"]
+    job.write()
+    listings = []
+
+    def replace(method, path, number):
+        listings.extend([path] if "prefix=tokens" in path else [])
+        if len(listings) == 2 and "prefix=tokens" in path:
+            server.put("tokens/2.bin", reversed_tokens(tokens / "2.bin"))
+
+    server.proxy.fault = replace
+    places = {"WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": processes.free_port()}
+    started = [job.start(f"data.train.path={PATH}", "data.shuffle=false",
+                         env=in_bucket(server, RANK=rank, LOCAL_RANK=rank, XDG_CACHE_HOME=tmp_path / str(rank), **places))
+               for rank in range(2)]
+    for ended in map(processes.finish, started):
+        assert ended.code == 75, ended.err
+        (line,) = error_lines(ended, None)
+        assert f"{PATH}/2.bin: rank 1 reads another version (" in line and "was changed while the run started" in line
 
 
 def test_an_empty_file(job, server, tokens):

@@ -4,6 +4,7 @@
 import hashlib
 import itertools
 import json
+import tarfile
 
 import numpy as np
 import pyarrow as pa
@@ -206,6 +207,42 @@ def test_range_of_archives(job):
         assert server.bytes_of(".tar") == sum(path.stat().st_size for path in folder.iterdir())
         ended = job.run(f"data.train.path={server.url}/{{0..3}}.tar")
         assert ended.code == 78 and f"{server.url}/3.tar: no such file" in ended.err, ended.err
+    finally:
+        server.close()
+
+
+class ReplacingServer(FileServer):
+    """Replaces a file when the content of `when` is requested for the first time."""
+
+    def __init__(self, directory, when, name, content):
+        super().__init__(directory)
+        self.when, self.replacement = when, (name, content)
+
+    async def handle(self, request):
+        if request.path == self.when and request.headers.get("Range") != "bytes=0-0" and self.replacement:
+            self.put(*self.replacement)
+            self.replacement = None
+        return await super().handle(request)
+
+
+def test_archive_that_is_replaced_after_the_start(job):
+    """By one of the same size with other labels, before a run with an index opens it."""
+    folder = tars_job(job)
+    assert processes.run([processes.BIN / "lockstep-data", "index", folder], folder).code == 0
+    content = bytearray((folder / "2.tar").read_bytes())
+    with tarfile.open(folder / "2.tar") as archive:
+        for member in archive:
+            if member.name.endswith(".cls"):
+                content[member.offset_data] = ord("0")
+    server = ReplacingServer(folder, "/0.tar", "2.tar", bytes(content))
+    try:
+        path = f"{server.url}/{{0..2}}.tar"
+        del job.config["data"]["shuffle_buffer"], job.config["data"]["shuffle_lanes"]
+        job.config["data"] |= {"shuffle": False, "workers": 1}
+        job.write()
+        ended = job.run(f"data.train.path={path}", "train.log_every=1 step")
+        assert ended.code == 75 and f"{server.url}/2.tar: was changed while the run reads it: restore it" in ended.err, ended.err
+        assert server.replacement is None and job.train(f"data.train.path={path}")
     finally:
         server.close()
 

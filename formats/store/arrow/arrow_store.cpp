@@ -125,10 +125,13 @@ void ArrowStore::read(const ObjectInfo& object, int64_t offset, std::span<uint8_
   const auto file = value(object.key, [&] { return files_->OpenInputFile(known); });
   const auto size = static_cast<int64_t>(out.size());
   const auto count = value(object.key, [&] { return file->ReadAt(offset, size, out.data()); });
-  if (count != size)
-    throw StoreError(StoreFailure::Temporary, ErrorKind::Environment,
-                     fmt::format("{}: {} bytes instead of {} from byte {} on", name_of(object.key),
-                                 count, size, offset));
+  if (count == size) return;
+  if (info(object.key).size != object.size)
+    throw StoreError(StoreFailure::Other, ErrorKind::Environment,
+                     name_of(object.key) + ": " + kObjectChanged);
+  throw StoreError(StoreFailure::Temporary, ErrorKind::Environment,
+                   fmt::format("{}: {} bytes instead of {} from byte {} on", name_of(object.key),
+                               count, size, offset));
 }
 
 void ArrowStore::write(const std::string& key, const NextBytes& next) {

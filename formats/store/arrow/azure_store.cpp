@@ -13,7 +13,7 @@ constexpr const char* kAzureRemedy =
     "log in with `az login`; a public container needs ?anonymous=true";
 
 // The first match counts.
-constexpr std::array<KnownFailure, 20> kAzureFailures = {{
+constexpr std::array<KnownFailure, 21> kAzureFailures = {{
     {"ContainerNotFound", StoreFailure::NoBucket, ErrorKind::Config, "no such container"},
     {"ContainerBeingDeleted", StoreFailure::NoBucket, ErrorKind::Config, "no such container"},
     {"Path does not exist", StoreFailure::NoKey, ErrorKind::Config, "no such object"},
@@ -39,6 +39,7 @@ constexpr std::array<KnownFailure, 20> kAzureFailures = {{
     {"] 405", StoreFailure::Other, ErrorKind::Config, "the server refused the request"},
     {"] 409", StoreFailure::Other, ErrorKind::Config, "the server refused the request"},
     {"] 412", StoreFailure::Other, ErrorKind::Config, "the server refused the request"},
+    {"] 416", StoreFailure::Other, ErrorKind::Environment, kObjectChanged},
 }};
 
 // What went wrong, from "... failed for 'https://...'. Azure Error: [Code] 404 text". The URL has the

@@ -22,7 +22,7 @@ constexpr const char* kS3Remedy =
     "?anonymous=true";
 
 // The first match counts.
-constexpr std::array<KnownFailure, 22> kS3Failures = {{
+constexpr std::array<KnownFailure, 23> kS3Failures = {{
     {"NO_SUCH_BUCKET", StoreFailure::NoBucket, ErrorKind::Config, "no such bucket"},
     {"NO_SUCH_KEY", StoreFailure::NoKey, ErrorKind::Config, "no such object"},
     {"Path does not exist", StoreFailure::NoKey, ErrorKind::Config, "no such object"},
@@ -56,6 +56,7 @@ constexpr std::array<KnownFailure, 22> kS3Failures = {{
     {"(HTTP status 403)", StoreFailure::Denied, ErrorKind::Config,
      "access denied: the credentials do not permit this"},
     {"(HTTP status 405)", StoreFailure::Other, ErrorKind::Config, "the server refused the request"},
+    {"(HTTP status 416)", StoreFailure::Other, ErrorKind::Environment, kObjectChanged},
 }};
 
 constexpr int kPartAttempts = 5;

@@ -90,8 +90,7 @@ def main():
     result.update(machine=machine, commit=measuring.commit(),
                   command=f"bench/audit.py --flips {arguments.flips} --steps {arguments.steps} --seed {arguments.seed} --rounds {arguments.rounds}")
     print(json.dumps(result, indent=2))
-    if arguments.out:
-        arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+    measuring.save(result, arguments.out)
 
 
 if __name__ == "__main__":

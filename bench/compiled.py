@@ -140,9 +140,7 @@ def main():
     result = {"command": f"bench/compiled.py --rounds {arguments.rounds}", "commit": measuring.commit(), "machine": machine,
               "load_after": os.getloadavg()[0], "date": time.strftime("%Y-%m-%d"), "compile_seconds": seconds, "rows": rows}
     print_table("compiled models", [{key: value for key, value in row.items() if key not in ("rounds", "losses")} for row in rows])
-    if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+    measuring.save(result, arguments.out)
 
 
 if __name__ == "__main__":

@@ -336,9 +336,7 @@ def main():
                 continue
             measuring.print_table(name, rows)
             result["parts"][name] = {"rows": rows}
-    if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+    measuring.save(result, arguments.out)
 
 
 if __name__ == "__main__":

@@ -185,8 +185,7 @@ def main():
               "rows": rows, "machine": machine, "commit": measuring.commit(),
               "command": f"bench/goodput.py --seconds {arguments.seconds} --every {arguments.every:g} --seed {arguments.seed}"}
     print(json.dumps(result, indent=2))
-    if arguments.out:
-        arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+    measuring.save(result, arguments.out)
 
 
 if __name__ == "__main__":

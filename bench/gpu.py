@@ -255,9 +255,8 @@ def main():
     if not found:
         sys.exit("bench/gpu.py: --sides has nothing to compare: name one of Lockstep's and one of its peers")
     print_table("one GPU", [{key: value for key, value in row.items() if key != "rounds"} for row in found])
-    if settings.out:
-        settings.out.write_text(json.dumps({"command": "bench/gpu.py " + " ".join(sys.argv[1:]), "commit": measuring.commit(),
-                                            "machine": machine, "date": time.strftime("%Y-%m-%d"), "rows": found}, indent=2) + "\n")
+    measuring.save({"command": "bench/gpu.py " + " ".join(sys.argv[1:]), "commit": measuring.commit(),
+                    "machine": machine, "date": time.strftime("%Y-%m-%d"), "rows": found}, settings.out)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import json
 import pathlib
 import tempfile
 
-from measuring import BIN, SOURCE, commit, machine, output_of, print_table, row
+from measuring import BIN, SOURCE, commit, machine, output_of, print_table, row, save
 
 DRIVER = BIN / "lockstep_bench_loader"
 PEERS = pathlib.Path(__file__).with_name("loader_peers.py")
@@ -228,9 +228,7 @@ def main():
             print_table(part, rows)
             print(json.dumps(result["compared"][part], indent=2))
     result["command"] = f"bench/loader.py --rounds {arguments.rounds} --seconds {arguments.seconds}"
-    if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+    save(result, arguments.out)
 
 
 if __name__ == "__main__":

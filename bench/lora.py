@@ -196,11 +196,9 @@ def main():
         steps, first, memory, losses = measure(job, rounds, directory, package)
     found = list(rows(steps, first, memory))
     print_table(f"adapters of {parameters / 1e6:.1f} M parameters", [{key: value for key, value in row.items() if key != "rounds"} for row in found])
-    if arguments.out:
-        arguments.out.write_text(json.dumps(
-            {"command": "bench/lora.py " + " ".join(sys.argv[1:]), "commit": measuring.commit(), "machine": machine,
-             "load_after": os.getloadavg()[0], "date": time.strftime("%Y-%m-%d"), "parameters": parameters,
-             "compile_seconds": compile_seconds, "losses": losses, "rows": found}, indent=2) + "\n")
+    measuring.save({"command": "bench/lora.py " + " ".join(sys.argv[1:]), "commit": measuring.commit(), "machine": machine,
+                    "load_after": os.getloadavg()[0], "date": time.strftime("%Y-%m-%d"), "parameters": parameters,
+                    "compile_seconds": compile_seconds, "losses": losses, "rows": found}, arguments.out)
 
 
 if __name__ == "__main__":

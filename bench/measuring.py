@@ -87,6 +87,13 @@ def newest_run(runs):
     return values
 
 
+def save(result, path):
+    """Writes a result as JSON. None: nowhere."""
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(result, indent=2) + "\n")
+
+
 def wait_until(what, condition, timeout):
     latest = time.monotonic() + timeout
     while not condition():

@@ -14,7 +14,7 @@ import pathlib
 import sys
 import tempfile
 
-from measuring import SOURCE, commit, machine, output_of, print_table, row
+from measuring import SOURCE, commit, machine, output_of, print_table, row, save
 
 TIMED = """
 import json, os, sys, time
@@ -96,8 +96,7 @@ def main():
     rows += [row(what, "s", [one["read"][key] for one in rounds], 2)
              for key, what in (("df", f"{arguments.runs:,} runs as a DataFrame"), ("limit", "the same files, only read"))]
     print_table(f"Python client, load {os.getloadavg()[0]:.1f}", rows)
-    if arguments.out:
-        arguments.out.write_text(json.dumps({**result, "rows": rows}, indent=2) + "\n")
+    save({**result, "rows": rows}, arguments.out)
 
 
 if __name__ == "__main__":

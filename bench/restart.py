@@ -192,8 +192,7 @@ def main():
     result = {**measure(arguments.rounds, arguments.kills), "machine": machine, "commit": measuring.commit()}
     result["command"] = f"bench/restart.py --rounds {arguments.rounds} --kills {arguments.kills}"
     print(json.dumps(result, indent=2))
-    if arguments.out:
-        arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+    measuring.save(result, arguments.out)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 
-from measuring import newest_records, output_of
+from measuring import newest_records, output_of, save
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent
 BIN = pathlib.Path(os.environ.get("LOCKSTEP_BIN", SOURCE / "build" / "bin"))
@@ -152,9 +152,7 @@ def main():
     result["machine"] = {"cores": os.cpu_count(), "system": platform.platform(), "load_before": load_before}
     result["command"] = f"bench/start_up.py{' --large' * arguments.large} --rounds {arguments.rounds}"
     print(json.dumps(result, indent=2))
-    if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+    save(result, arguments.out)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import shutil
 import sys
 import tempfile
 
-from measuring import BIN, SOURCE, commit, machine, output_of, print_table, row
+from measuring import BIN, SOURCE, commit, machine, output_of, print_table, row, save
 
 sys.path.insert(0, str(SOURCE / "tests"))
 
@@ -119,9 +119,7 @@ def main():
         finally:
             server.close()
     result["command"] = f"bench/store.py --rounds {arguments.rounds}"
-    if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+    save(result, arguments.out)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ import tarfile
 import tempfile
 import time
 
-from measuring import BIN, SOURCE, commit, environment, machine, output_of, print_table, row
+from measuring import BIN, SOURCE, commit, environment, machine, output_of, print_table, row, save
 
 sys.path.insert(0, str(SOURCE / "tests"))
 
@@ -250,9 +250,7 @@ def main():
         finally:
             server.close()
     result["command"] = f"bench/store_streams.py --rounds {rounds}" + (" --quick" if arguments.quick else "")
-    if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+    save(result, arguments.out)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import random
 import sys
 import tempfile
 
-from measuring import BIN, SOURCE, commit, machine, output_of, print_table, row
+from measuring import BIN, SOURCE, commit, machine, output_of, print_table, row, save
 
 sys.path.insert(0, str(SOURCE / "tests" / "data"))
 
@@ -141,9 +141,7 @@ def main():
                 print_table(part, rows)
                 print(f"  {result['compared'][part]} times the best of the peer, equal ids")
     result["command"] = f"bench/tokenizer.py --rounds {arguments.rounds} --seconds {arguments.seconds}"
-    if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+    save(result, arguments.out)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ Variants alternate within each round, so that other load affects all of them. Pr
 """
 
 import argparse
-import json
 import pathlib
 import sys
 import tempfile
@@ -76,9 +75,7 @@ def main():
             rows = part.measure(arguments, place)
             measuring.print_table(f"{name}: {what}", rows)
             result["parts"][name] = {"what": what, "rows": rows}
-    if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+    measuring.save(result, arguments.out)
 
 
 if __name__ == "__main__":

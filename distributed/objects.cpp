@@ -87,33 +87,6 @@ nlohmann::json broadcast_object(World& world, const nlohmann::json& value, int r
   return from_bytes(bytes, bytes.size(0));
 }
 
-nlohmann::json scatter_object(World& world, const std::vector<nlohmann::json>& values, int root,
-                              const std::string& name) {
-  const bool is_root = world.rank() == root;
-  check(!is_root || values.size() == static_cast<size_t>(world.world_size()),
-        "scatter_object: number of values on the root does not match the world size");
-  if (!world.is_distributed()) return values.front();
-  auto sizes = at::zeros({world.world_size()}, at::kLong);
-  std::vector<at::Tensor> packed;
-  for (size_t rank = 0; is_root && rank < values.size(); ++rank) {
-    packed.push_back(to_bytes(values[rank]));
-    sizes[static_cast<int64_t>(rank)] = packed.back().size(0);
-  }
-  broadcast(world, sizes, root, name + " sizes");
-  const auto size = sizes.max().item<int64_t>();
-  std::vector<at::Tensor> outputs = {at::empty({size}, at::kByte)};
-  std::vector<std::vector<at::Tensor>> inputs;
-  if (is_root) {
-    inputs.emplace_back();
-    for (const auto& bytes : packed) inputs[0].push_back(padded(bytes, size));
-  }
-  c10d::ScatterOptions options;
-  options.rootRank = root;
-  fenced(world, fmt::format("scatter_object '{}'", name),
-         [&] { world.groups().control->scatter(outputs, inputs, options)->wait(); });
-  return from_bytes(outputs[0], sizes[world.rank()].item<int64_t>());
-}
-
 nlohmann::json act_on_main(World& world, const std::string& name,
                            const std::function<nlohmann::json()>& act) {
   nlohmann::json result;

@@ -25,11 +25,6 @@ std::vector<nlohmann::json> gather_object(World& world, const nlohmann::json& va
 nlohmann::json broadcast_object(World& world, const nlohmann::json& value, int root,
                                 const std::string& name);
 
-// Returns values[rank] of `root` on each rank. Requires on `root`: one value per rank. `values` is
-// ignored on the others.
-nlohmann::json scatter_object(World& world, const std::vector<nlohmann::json>& values, int root,
-                              const std::string& name);
-
 // Calls `act` on rank 0 only and returns its result on every rank. If it throws, every rank throws
 // an error of the same kind.
 nlohmann::json act_on_main(World& world, const std::string& name,

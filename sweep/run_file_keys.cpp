@@ -1,6 +1,7 @@
 #include "sweep/run_file_keys.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -13,26 +14,13 @@ namespace {
 
 using Schemas = std::vector<const Json*>;
 
-// The value of the run file at `path`; nullptr if it has none.
-const Json* value_of_run(const std::string& path, const Json& run) {
-  const Json* value = &run;
-  for (size_t begin = 0; begin < path.size();) {
-    const auto end = std::min(path.find('.', begin), path.size());
-    const auto key = path.substr(begin, end - begin);
-    if (!value->is_object() || !value->contains(key)) return nullptr;
-    value = &value->at(key);
-    begin = end + 1;
-  }
-  return value;
-}
-
 // The names of a part that the run file or the space can select at `path`.
 std::set<std::string> names_at(const std::string& path, const Json& run, const Space& space) {
   std::set<std::string> names;
   const auto add = [&](const Json& json) {
     if (json.is_string()) names.insert(json.get<std::string>());
   };
-  const auto* base = value_of_run(path, run);
+  const auto* base = member_of(run, path);
   const auto* named = space.find(path + ".name");
   if (named) std::ranges::for_each(named->choices, add);
   const auto* chosen = space.find(path);
@@ -93,6 +81,33 @@ bool fits(const Json& value, const Json& schema) {
          (!schema.contains("exclusiveMaximum") || number < limit("exclusiveMaximum"));
 }
 
+// Adds the full keys below `path` whose last part is `last`, in quotes.
+void find_keys(const std::string& last, const Json& schema, const std::string& path,
+               const Space& space, const Json& run, std::set<std::string>& keys) {
+  Schemas objects;
+  add_objects(schema, names_at(path, run, space), objects);
+  for (const auto* object : objects) {
+    if (!object->contains("properties")) continue;
+    for (const auto& [name, value] : (*object)["properties"].items()) {
+      const auto key = path.empty() ? name : path + "." + name;
+      if (name == last) keys.insert(fmt::format("'{}'", key));
+      find_keys(last, value, key, space, run, keys);
+    }
+  }
+}
+
+// Appended to an error: the keys that end like `key`, if they are few, or the one of `valid` that is
+// nearest to the part of `key` that is unknown.
+std::string suggest_keys(const std::string& key, const std::string& unknown,
+                         const std::vector<std::string>& valid, const Space& space,
+                         const Json& schema, const Json& run) {
+  constexpr size_t kMaxSuggested = 3;
+  std::set<std::string> keys;
+  find_keys(key.substr(key.rfind('.') + 1), schema, "", space, run, keys);
+  if (keys.empty() || keys.size() > kMaxSuggested) return suggest(unknown, valid);
+  return fmt::format("; did you mean {}?", fmt::join(keys, " or "));
+}
+
 // The schemas of the value at `key`. Empty: anything.
 Schemas schemas_of(const Parameter& parameter, const Space& space, const Json& schema,
                    const Json& run) {
@@ -116,7 +131,8 @@ Schemas schemas_of(const Parameter& parameter, const Space& space, const Json& s
     if (next.empty() && run.contains("plugins") && !run["plugins"].empty()) return {};
     if (next.empty())
       throw config_error(fmt::format("{}: space.{}: the run file has no key '{}'{}",
-                                     parameter.origin, key, path, suggest(part, valid)));
+                                     parameter.origin, key, path,
+                                     suggest_keys(key, part, valid, space, schema, run)));
     current = next;
     begin = end + 1;
   }
@@ -129,7 +145,7 @@ void verify_kept_keys(const Parameter& parameter, const Space& space, const Json
   constexpr std::string_view kSuffix = ".name";
   if (!parameter.is_choice() || !parameter.key.ends_with(kSuffix)) return;
   const auto path = parameter.key.substr(0, parameter.key.size() - kSuffix.size());
-  const auto* base = value_of_run(path, run);
+  const auto* base = member_of(run, path);
   if (!base || !base->is_object() || space.find(path)) return;
   auto part = parameter;
   part.key = path;

@@ -10,19 +10,6 @@
 namespace lockstep::sweep {
 namespace {
 
-// The chosen value that `key` names: of the parameter itself, or a member of its chosen map.
-const Json* member_of(const Json& value, const std::string& rest) {
-  const auto* at = &value;
-  for (size_t begin = 0; begin < rest.size();) {
-    const auto end = std::min(rest.find('.', begin), rest.size());
-    const auto name = rest.substr(begin, end - begin);
-    if (!at->is_object() || !at->contains(name)) return nullptr;
-    at = &at->at(name);
-    begin = end + 1;
-  }
-  return at;
-}
-
 bool is_below(const std::string& key, const std::string& parent) {
   return key.starts_with(parent + ".");
 }
@@ -33,6 +20,18 @@ std::string rest_of(const std::string& key, const Parameter& parameter) {
 }
 
 }  // namespace
+
+const Json* member_of(const Json& value, const std::string& path) {
+  const auto* at = &value;
+  for (size_t begin = 0; begin < path.size();) {
+    const auto end = std::min(path.find('.', begin), path.size());
+    const auto name = path.substr(begin, end - begin);
+    if (!at->is_object() || !at->contains(name)) return nullptr;
+    at = &at->at(name);
+    begin = end + 1;
+  }
+  return at;
+}
 
 int64_t Parameter::count() const {
   if (is_choice()) return static_cast<int64_t>(choices.size());

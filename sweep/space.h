@@ -18,6 +18,10 @@ namespace lockstep::sweep {
 // The values of a trial by key, "optimizer.lr", without those whose conditions do not hold.
 using Point = Json;
 
+// The member of nested maps at a path such as "optimizer.lr"; nullptr if there is none. The value
+// itself for an empty path.
+const Json* member_of(const Json& value, const std::string& path);
+
 // Holds if the parameter at `key` has one of `values`. `key` may also lead into the chosen maps of a
 // parameter: "optimizer.name" if `optimizer` is a choice of maps.
 struct Condition {

@@ -1,6 +1,5 @@
 #include "sweep/sweep_directory.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/file.h>
@@ -19,33 +18,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto kLockTimeout = std::chrono::minutes(2);
+constexpr auto kChangesLockTimeout = std::chrono::minutes(2);
 constexpr int kLockPollMs = 5, kControllerTries = 40;
 
 double unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-FileDescriptor open_lock(const fs::path& path) {
-  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!file.is_open()) throw errno_error(fmt::format("cannot open {}", path.string()));
-  return file;
-}
-
 bool try_lock(const FileDescriptor& file, int kind = LOCK_EX) {
   return ::flock(file.get(), kind | LOCK_NB) == 0;
 }
 
-FileDescriptor lock_changes_of(const fs::path& sweep) {
-  const auto path = sweep / "changes.lock";
-  auto file = open_lock(path);
-  const auto until = std::chrono::steady_clock::now() + kLockTimeout;
-  while (!try_lock(file)) {
-    if (std::chrono::steady_clock::now() > until)
-      throw environment_error(fmt::format("{} is locked by another process", path.string()));
-    ::poll(nullptr, 0, kLockPollMs);
-  }
-  return file;
+FileLock lock_changes_of(const fs::path& sweep) {
+  return {sweep / "changes.lock", FileLock::Kind::Exclusive, kChangesLockTimeout};
 }
 
 Json parse_json(const fs::path& path) {
@@ -187,7 +172,7 @@ bool SweepDirectory::is_complete(const std::vector<Trial>& trials) const {
 }
 
 FileDescriptor SweepDirectory::lock_controller(bool is_shared) const {
-  auto file = open_lock(path_ / "controller.lock");
+  auto file = open_lock_file(path_ / "controller.lock");
   // is_controlled() of another process, or a first one that begins to share it, holds it for a moment.
   for (int i = 0; i < kControllerTries; ++i) {
     if (try_lock(file)) {
@@ -204,7 +189,7 @@ FileDescriptor SweepDirectory::lock_controller(bool is_shared) const {
 }
 
 FileDescriptor SweepDirectory::lock_trial(int64_t number) const {
-  auto file = open_lock(path_ / "running" / fmt::format("{:05}", number));
+  auto file = open_lock_file(path_ / "running" / fmt::format("{:05}", number));
   return try_lock(file) ? std::move(file) : FileDescriptor();
 }
 
@@ -215,7 +200,7 @@ bool SweepDirectory::is_controlled() const {
   return file.is_open() && !try_lock(file) && errno == EWOULDBLOCK;
 }
 
-FileDescriptor SweepDirectory::lock_changes() const { return lock_changes_of(path_); }
+FileLock SweepDirectory::lock_changes() const { return lock_changes_of(path_); }
 
 void SweepDirectory::request_stop() const { write_file_durably(path_ / "stop_request", "\n"); }
 

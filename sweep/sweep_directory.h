@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/system/file_descriptor.h"
+#include "core/system/file_lock.h"
 #include "sweep/trial.h"
 
 namespace lockstep::sweep {
@@ -68,7 +69,7 @@ class SweepDirectory {
   // holds it.
   FileDescriptor lock_trial(int64_t number) const;
   // While it is held, no other process stores a result. Throws Environment after 2 min.
-  FileDescriptor lock_changes() const;
+  FileLock lock_changes() const;
 
   void request_stop() const;
   bool is_stop_requested() const;

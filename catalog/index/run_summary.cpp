@@ -46,11 +46,6 @@ const MetricTotals* RunSummary::metric(uint32_t name) const {
   return nullptr;
 }
 
-const SourceSummary* RunSummary::find_source(const std::string& source) const {
-  const auto it = std::ranges::find(sources, source, &SourceSummary::source);
-  return it == sources.end() ? nullptr : &*it;
-}
-
 const RunInfo& RunSummary::info_of(const SourceSummary* rank) const {
   return rank && !rank->info.id.empty() ? rank->info : written;
 }

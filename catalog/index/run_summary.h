@@ -93,7 +93,6 @@ struct RunSummary {
 
   // The metric of the lowest source that has it, or nullptr.
   const MetricTotals* metric(uint32_t name) const;
-  const SourceSummary* find_source(const std::string& source) const;
   // Identity of a rank from its log; `written` without one, or for nullptr (no event log).
   const RunInfo& info_of(const SourceSummary* rank) const;
   // Creation time of the newest rank; unix seconds.

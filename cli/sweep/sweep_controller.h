@@ -64,7 +64,7 @@ class SweepController {
   launch::SignalWatch signals_;
   catalog::NameTable names_;
   std::optional<launch::WarmTemplate> warm_;  // since the first start
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now(), observed_{};
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::vector<Running> running_;
   bool is_objective_known_ = false;  // some trial logged all of them
   bool is_stopping_ = false;

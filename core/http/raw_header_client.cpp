@@ -15,6 +15,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/system/poll_set.h"
+
 namespace lockstep {
 namespace {
 
@@ -24,14 +26,8 @@ constexpr std::chrono::seconds kMaxProxyConnect{10};
 using WaitClock = std::chrono::steady_clock;
 
 bool is_ready(int socket, short events, std::chrono::nanoseconds timeout) {
-  const auto deadline = WaitClock::now() + timeout;
   pollfd waiting{.fd = socket, .events = events, .revents = 0};
-  for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - WaitClock::now());
-    const auto ready =
-        ::poll(&waiting, 1, static_cast<int>(std::clamp<int64_t>(left.count(), 0, INT_MAX)));
-    if (ready >= 0 || errno != EINTR) return ready > 0;
-  }
+  return poll_until({&waiting, 1}, WaitClock::now() + timeout) > 0;
 }
 
 // The bytes of a connection, which the library's client has opened and closes.

@@ -8,20 +8,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <utility>
 
 #include "core/system/file_descriptor.h"
+#include "core/system/poll_set.h"
 #include "core/thread_limit.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int kStartTimeoutMs = 30'000;
+constexpr auto kStartTimeout = std::chrono::seconds(30);
 constexpr int kReapTimeoutMs = 5'000;
 
 // The inputs of the child, allocated before fork: between fork and exec, only async-signal-safe
@@ -69,11 +69,9 @@ void reset_signals() {
 // Waits for the child's exec. Returns 0 if it succeeded, otherwise its errno.
 int wait_for_exec(int status_fd) {
   pollfd request = {.fd = status_fd, .events = POLLIN, .revents = 0};
-  int ready = 0;
-  while ((ready = ::poll(&request, 1, kStartTimeoutMs)) < 0 && errno == EINTR) {
-  }
+  if (poll_until({&request, 1}, std::chrono::steady_clock::now() + kStartTimeout) == 0)
+    return ETIMEDOUT;
   int reason = 0;
-  if (ready == 0) return ETIMEDOUT;
   return ::read(status_fd, &reason, sizeof reason) == sizeof reason ? reason : 0;
 }
 
@@ -106,9 +104,7 @@ ChildProcess::ChildProcess(const ChildCommand& command) {
   arguments.insert(arguments.begin(), command.program);
   Start start{
       .command = command, .argv = pointers_to(arguments), .envp = pointers_to(command.environment)};
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw errno_error("cannot create a pipe");
-  FileDescriptor read_end(ends[0]), write_end(ends[1]);
+  auto [read_end, write_end] = make_pipe();
   start.status_fd = write_end.get();
   pid_ = ::fork();
   if (pid_ < 0) throw environment_error(start_message(command.program, errno));

@@ -1,9 +1,13 @@
-// RAII wrapper of a POSIX file descriptor.
+// RAII wrapper of a POSIX file descriptor, and pipes.
 #pragma once
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <utility>
+
+#include "lockstep/error.h"
 
 namespace lockstep {
 
@@ -30,5 +34,21 @@ class FileDescriptor {
  private:
   int fd_ = -1;
 };
+
+struct Pipe {
+  FileDescriptor read_end, write_end;
+};
+
+// Closed by exec. Throws Environment.
+inline Pipe make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw errno_error("cannot create a pipe");
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+}
+
+// Reads and writes no longer wait. Throws Environment.
+inline void unblock(const FileDescriptor& end) {
+  if (::fcntl(end.get(), F_SETFL, O_NONBLOCK) != 0) throw errno_error("cannot set up a pipe");
+}
 
 }  // namespace lockstep

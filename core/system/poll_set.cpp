@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <utility>
 
 #include "lockstep/error.h"
@@ -12,6 +13,19 @@ namespace {
 constexpr std::chrono::milliseconds kMaxTurn{1000};
 
 }  // namespace
+
+int poll_until(std::span<pollfd> requests,
+               std::optional<std::chrono::steady_clock::time_point> deadline) {
+  using std::chrono::milliseconds;
+  while (true) {
+    milliseconds left(-1);
+    if (deadline)
+      left = std::clamp(std::chrono::ceil<milliseconds>(*deadline - PollSet::Clock::now()),
+                        milliseconds(0), milliseconds(INT_MAX));
+    const int ready = ::poll(requests.data(), requests.size(), static_cast<int>(left.count()));
+    if (ready >= 0 || errno != EINTR) return ready;
+  }
+}
 
 void PollSet::watch(const pollfd& request, OnReady on_ready) {
   requests_.push_back(request);

@@ -1,15 +1,23 @@
-// The file descriptors and the deadline for which one iteration of an event loop waits. They are
-// added again before each iteration. Thread: not thread-safe.
+// Waits for file descriptors.
 #pragma once
 
 #include <poll.h>
 
 #include <chrono>
 #include <functional>
+#include <optional>
+#include <span>
 #include <vector>
 
 namespace lockstep {
 
+// Like poll(), but also continues after signals: returns how many are ready, 0 at the deadline, or -1
+// with errno. nullopt: no deadline.
+int poll_until(std::span<pollfd> requests,
+               std::optional<std::chrono::steady_clock::time_point> deadline);
+
+// The file descriptors and the deadline for which one iteration of an event loop waits. They are
+// added again before each iteration. Thread: not thread-safe.
 class PollSet {
  public:
   using Clock = std::chrono::steady_clock;

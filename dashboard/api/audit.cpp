@@ -10,8 +10,8 @@
 #include "core/bounded_json.h"
 #include "core/system/durable_file.h"
 #include "core/system/file_descriptor.h"
+#include "core/system/file_lock.h"
 #include "lockstep/error.h"
-#include "tracking/artifacts/file_lock.h"
 #include "tracking/log/unix_time.h"
 
 namespace lockstep::dashboard {
@@ -29,8 +29,8 @@ bool is_full(const std::filesystem::path& path) {
 // The lock keeps another dashboard from renaming the next file, too.
 void rotate(const std::filesystem::path& path) {
   if (!is_full(path)) return;
-  const tracking::FileLock lock(path.parent_path() / ".audit-lock",
-                                tracking::FileLock::Kind::Exclusive, kRotateTimeout);
+  const FileLock lock(path.parent_path() / ".audit-lock", FileLock::Kind::Exclusive,
+                      kRotateTimeout);
   std::error_code ignored;  // the file then grows further
   if (is_full(path)) std::filesystem::rename(path, path.parent_path() / "audit.1.jsonl", ignored);
 }

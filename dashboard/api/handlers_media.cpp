@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "catalog/json_text.h"
+#include "core/http/http_address.h"
 #include "core/number_text.h"
 #include "core/printable.h"
 #include "dashboard/api/handlers.h"
@@ -77,17 +78,6 @@ std::vector<PlacedRecord> sample_evenly(const std::vector<PlacedRecord>& records
   return sample;
 }
 
-std::string url_encode(const std::string& text) {
-  std::string encoded;
-  for (const unsigned char c : text) {
-    if (std::isalnum(c) || c == '-' || c == '_' || c == '.')
-      encoded += static_cast<char>(c);
-    else
-      encoded += fmt::format("%{:02X}", c);
-  }
-  return encoded;
-}
-
 uint64_t parse_position(const std::string& text) {
   if (const auto number = parse_number<uint64_t>(text)) return *number;
   throw bad_request(fmt::format("at: expected a position in the log, got '{}'", printable(text)));
@@ -141,7 +131,7 @@ ApiResponse get_images(Dashboard& dashboard, const RunRequest& request) {
     item["width"] = image->width;
     item["height"] = image->height;
     item["caption"] = image->caption;
-    item["url"] = fmt::format("/api/runs/{}/images/{}/{}.png", url_encode(request.run->id),
+    item["url"] = fmt::format("/api/runs/{}/images/{}/{}.png", percent_encoded(request.run->id),
                               records[i].source, records[i].place.end);
     items.push_back(std::move(item));
   }
@@ -170,7 +160,7 @@ ApiResponse get_clips(Dashboard& dashboard, const RunRequest& request) {
     item["type"] = type->type;
     item["bytes"] = clip->num_bytes;
     item["caption"] = clip->caption;
-    item["url"] = fmt::format("/api/runs/{}/clips/{}/{}{}", url_encode(request.run->id),
+    item["url"] = fmt::format("/api/runs/{}/clips/{}/{}{}", percent_encoded(request.run->id),
                               records[i].source, records[i].place.end, type->ending);
     items.push_back(std::move(item));
   }

@@ -8,9 +8,9 @@
 #include "core/bounded_json.h"
 #include "core/printable.h"
 #include "core/system/durable_file.h"
+#include "core/system/file_lock.h"
 #include "dashboard/api/audit.h"
 #include "dashboard/api/handlers.h"
-#include "tracking/artifacts/file_lock.h"
 #include "tracking/log/unix_time.h"
 
 namespace lockstep::dashboard {
@@ -63,8 +63,8 @@ ApiResponse post_views(Dashboard& dashboard, const ApiRequest& request) {
     throw bad_request("view: expected the part of the URL from \"#/\"");
   const auto path = views_path(dashboard);
   make_directories(path.parent_path());
-  const tracking::FileLock lock(path.parent_path() / ".views-lock",
-                                tracking::FileLock::Kind::Exclusive, kViewsLockTimeout);
+  const FileLock lock(path.parent_path() / ".views-lock", FileLock::Kind::Exclusive,
+                      kViewsLockTimeout);
   const auto views = read_views(path);
   auto next = Json::array();
   for (const auto& known : views)

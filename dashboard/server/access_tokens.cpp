@@ -12,10 +12,10 @@
 #include "core/run_id.h"
 #include "core/system/durable_file.h"
 #include "core/system/file_descriptor.h"
+#include "core/system/file_lock.h"
 #include "core/trimmed.h"
 #include "dashboard/server/http_guard.h"
 #include "lockstep/error.h"
-#include "tracking/artifacts/file_lock.h"
 #include "tracking/artifacts/sha256.h"
 
 namespace lockstep::dashboard {
@@ -72,8 +72,8 @@ void write_access_tokens(const std::filesystem::path& file,
   sync_directory(file.has_parent_path() ? file.parent_path() : ".");
 }
 
-tracking::FileLock lock_tokens(const std::filesystem::path& file) {
-  return {file.string() + ".lock", tracking::FileLock::Kind::Exclusive, kTokensLockTimeout};
+FileLock lock_tokens(const std::filesystem::path& file) {
+  return {file.string() + ".lock", FileLock::Kind::Exclusive, kTokensLockTimeout};
 }
 
 }  // namespace

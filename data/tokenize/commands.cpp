@@ -237,17 +237,19 @@ int write_indices(const cxxopts::ParseResult& given, std::ostream& out) {
 
 int data_command(const std::vector<std::string>& arguments, std::ostream& out) {
   auto options = data_options();
-  const auto command = arguments.empty() ? std::string("--help") : arguments.front();
+  const auto command = arguments.empty() ? std::string() : arguments.front();
   const bool wants_help = std::ranges::find(arguments, "--help") != arguments.end();
-  if (wants_help || command == "--help" || command == "-h") {
+  if (wants_help || command == "-h") {
     const auto help = options.help();
     out << kDataUsage << help.substr(help.find("      --"));
     return 0;
   }
   const std::vector<std::string> commands = {"tokenize", "train-tokenizer", "index"};
-  if (std::ranges::find(commands, command) == commands.end())
-    throw config_error(
-        fmt::format("unknown command '{}'{}", printable(command), suggest(command, commands)));
+  if (std::ranges::find(commands, command) == commands.end()) {
+    const auto problem = command.empty() ? "a command is missing"
+                                         : fmt::format("unknown command '{}'", printable(command));
+    throw config_error(problem + suggest(command, commands));
+  }
   std::vector<const char*> words;
   for (const auto& argument : arguments) words.push_back(argument.c_str());
   const auto given = [&] {

@@ -42,13 +42,6 @@ ExchangedGradients::ExchangedGradients(World& world, FlatParameters& flat, Shard
   keep_hooks();
 }
 
-void ExchangedGradients::backward(const at::Tensor& loss, bool synchronize) {
-  begin_pass(synchronize);
-  if (synchronize) record_ready_order();
-  loss.backward();
-  if (synchronize) finish_pass();
-}
-
 void ExchangedGradients::add_gradients(const std::shared_ptr<GivenGradients>& gradients,
                                        bool synchronize) {
   begin_pass(synchronize);

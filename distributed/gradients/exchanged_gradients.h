@@ -25,8 +25,6 @@ class ExchangedGradients final : public OrderedGradients {
   ExchangedGradients(World& world, FlatParameters& flat, ShardedWeights* weights,
                      const DataParallelConfig& config);
 
-  // Throws Config when a parameter has no gradient.
-  void backward(const at::Tensor& loss, bool synchronize) override;
   void add_gradients(const std::shared_ptr<GivenGradients>& gradients, bool synchronize) override;
 
  private:
@@ -38,8 +36,8 @@ class ExchangedGradients final : public OrderedGradients {
   };
 
   void on_gradient_ready(size_t index) override;
-  void begin_pass(bool synchronize);
-  void finish_pass();
+  void begin_pass(bool synchronize) override;
+  void finish_pass() override;
   void exchange_ready_units();
   void start_exchange(FlatParameters::Flat& flat);
   void finish_exchange();

@@ -56,6 +56,13 @@ void OrderedGradients::set_buckets(std::vector<GradientBucket> buckets) {
   }
 }
 
+void OrderedGradients::backward(const at::Tensor& loss, bool synchronize) {
+  begin_pass(synchronize);
+  if (synchronize) record_ready_order();
+  loss.backward();
+  if (synchronize) finish_pass();
+}
+
 void OrderedGradients::keep_hooks() {
   keeps_hooks_ = true;
   register_hooks();

@@ -17,12 +17,16 @@ class OrderedGradients : public GradientSynchronizer {
   OrderedGradients(World& world, NamedTensors parameters, const DataParallelConfig& config);
   ~OrderedGradients() override;
 
+  // Throws Config when a parameter has no gradient.
+  void backward(const at::Tensor& loss, bool synchronize) final;
   std::chrono::duration<double> exposed_wait() const override { return exposed_wait_; }
   int64_t divisor() const final { return divisor_; }
   std::vector<int64_t> order() const final { return order_; }
   void restore_order(const std::vector<int64_t>& order) override;
 
  protected:
+  virtual void begin_pass(bool /*synchronize*/) {}
+  virtual void finish_pass() = 0;  // of a synchronized pass
   // Called when autograd has accumulated the gradient of a parameter, if hooks are registered.
   virtual void on_gradient_ready(size_t index) = 0;
   // The buckets have changed.

@@ -39,13 +39,6 @@ void PerHostGradients::layout_buckets() {
   }
 }
 
-void PerHostGradients::backward(const at::Tensor& loss, bool synchronize) {
-  begin_pass(synchronize);
-  if (synchronize) record_ready_order();
-  loss.backward();
-  if (synchronize) finish_pass();
-}
-
 void PerHostGradients::add_gradients(const std::shared_ptr<GivenGradients>& gradients,
                                      bool synchronize) {
   begin_pass(synchronize);

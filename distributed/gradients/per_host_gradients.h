@@ -24,17 +24,15 @@ class PerHostGradients final : public OrderedGradients {
   PerHostGradients(World& world, NamedTensors parameters, std::vector<at::Tensor> averages,
                    const DataParallelConfig& config);
 
-  // Throws Config when a parameter has no gradient.
-  void backward(const at::Tensor& loss, bool synchronize) override;
   void add_gradients(const std::shared_ptr<GivenGradients>& gradients, bool synchronize) override;
 
  private:
   void on_gradient_ready(size_t index) override;
   void layout_buckets() override;
-  void begin_pass(bool synchronize);
+  void begin_pass(bool synchronize) override;
   void exchange_ready_units();
   void exchange(size_t begin, size_t end);
-  void finish_pass();
+  void finish_pass() override;
 
   std::vector<at::Tensor> averages_;
   std::vector<size_t> sequence_;   // parameters in the order of their exchange, equal on all ranks

@@ -45,18 +45,12 @@ SharedMemoryGradients::SharedMemoryGradients(World& world, NamedTensors paramete
   keep_hooks();
 }
 
-void SharedMemoryGradients::backward(const at::Tensor& loss, bool synchronize) {
-  if (synchronize) record_ready_order();
-  loss.backward();
-  if (synchronize) average();
-}
-
 void SharedMemoryGradients::add_gradients(const std::shared_ptr<GivenGradients>& gradients,
                                           bool synchronize) {
   if (!synchronize) return add_to_parameters(parameters(), *gradients);
   set_reverse_ready_order();
   add_to_parameters(parameters(), *gradients, [this](size_t first) { start_average(first); });
-  average();
+  finish_pass();
 }
 
 void SharedMemoryGradients::on_gradient_ready(size_t index) {
@@ -100,7 +94,7 @@ void SharedMemoryGradients::move_to_buffer(size_t index) {
   gradient = view;
 }
 
-void SharedMemoryGradients::average() {
+void SharedMemoryGradients::finish_pass() {
   const auto ready = std::chrono::steady_clock::now();
   fenced(world(), "gradient all_reduce", [&] {
     if (pending_average_.valid()) pending_average_.get();

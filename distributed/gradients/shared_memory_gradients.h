@@ -24,8 +24,6 @@ class SharedMemoryGradients final : public OrderedGradients {
   static std::unique_ptr<SharedMemoryGradients> create(World& world, NamedTensors parameters,
                                                        const DataParallelConfig& config);
 
-  // Throws Config when a parameter has no gradient.
-  void backward(const at::Tensor& loss, bool synchronize) override;
   void add_gradients(const std::shared_ptr<GivenGradients>& gradients, bool synchronize) override;
 
  private:
@@ -34,7 +32,7 @@ class SharedMemoryGradients final : public OrderedGradients {
   void on_gradient_ready(size_t index) override;
   void layout_buckets() override;
   void move_to_buffer(size_t index);
-  void average();
+  void finish_pass() override;
   void start_average(size_t first);
   void average_from(size_t first);
   void average_in_symmetric_buffer(size_t end);

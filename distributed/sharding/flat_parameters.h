@@ -84,9 +84,8 @@ class FlatParameters {
   // Whether slice_gradient() is in memory of this rank alone.
   bool has_own_gradients() const { return layout_.has_gradients; }
 
-  // The rank whose chunk contains the first element of a parameter.
-  int owner_of(size_t parameter) const { return owners_[parameter]; }
-  bool owns(size_t parameter) const;  // whether it is this rank
+  // Whether this rank's chunk contains the first element of a parameter.
+  bool owns(size_t parameter) const;
 
   // Which ranks have which elements of a parameter. `own`: this rank's, from slice() or a tensor of
   // its size; undefined if it has none.
@@ -102,7 +101,7 @@ class FlatParameters {
   // contiguous tensor for each parameter, shared by all ranks. Requires: ranks that share memory.
   std::vector<at::Tensor> allocate_per_host() const;
 
-  // Collective. The gradients that this rank owns (owner_of()), whole: those that several ranks
+  // Collective. The gradients that this rank owns (owns()), whole: those that several ranks
   // divide are sent to their owner. `visit(parameter, gradient)` is called in the order of flats().
   // Requires: has_own_gradients().
   using VisitGradient = std::function<void(size_t parameter, const at::Tensor& gradient)>;

@@ -110,12 +110,17 @@ std::string keys_of(const Json& record) {
 
 bool is_answer(const nlohmann::ordered_json& message) { return message.at("role") == "assistant"; }
 
-Conversation parse_conversation(std::string_view line) {
-  const auto record = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+nlohmann::ordered_json parse_record(std::string_view line) {
+  auto record = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (record.is_discarded())
     throw config_error(begins_json_document(line) ? kNotJsonLines : "not valid JSON");
   if (!record.is_object())
     throw config_error(fmt::format("expected a JSON object, got {}", record.type_name()));
+  return record;
+}
+
+Conversation parse_conversation(std::string_view line) {
+  const auto record = parse_record(line);
   Conversation conversation;
   if (const auto* messages = member_of(record, "messages")) {
     verify_messages(*messages, "messages");

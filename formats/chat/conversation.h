@@ -21,6 +21,9 @@ struct Conversation {
 // Whether a message is one that the model is to learn.
 bool is_answer(const nlohmann::ordered_json& message);
 
+// The object of a line. Throws Config: what is wrong, without the place.
+nlohmann::ordered_json parse_record(std::string_view line);
+
 // Parses a line of one of the formats
 //   {"messages": [{"role": "user", "content": "..."}, ...], "tools": [...]}
 //   {"conversations": [{"from": "human", "value": "..."}, ...], "system": "..."}

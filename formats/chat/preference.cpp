@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "formats/table/json_lines.h"
 #include "lockstep/error.h"
 
 namespace lockstep::formats {
@@ -40,11 +39,7 @@ PreferenceJson rest_of(const PreferenceJson& messages, size_t begin) {
 }  // namespace
 
 Preference parse_preference(std::string_view line) {
-  const auto record = PreferenceJson::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (record.is_discarded())
-    throw config_error(begins_json_document(line) ? kNotJsonLines : "not valid JSON");
-  if (!record.is_object())
-    throw config_error(fmt::format("expected a JSON object, got {}", record.type_name()));
+  const auto record = parse_record(line);
   const auto& chosen = answer_of(record, "chosen");
   const auto& rejected = answer_of(record, "rejected");
   if (chosen == rejected) throw config_error("'chosen' and 'rejected' are equal");

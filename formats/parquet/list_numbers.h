@@ -10,6 +10,7 @@
 
 #include "formats/parquet/arrow_columns.h"
 #include "formats/parquet/list_columns.h"
+#include "formats/parquet/plain_numbers.h"
 
 namespace lockstep::formats {
 
@@ -19,16 +20,9 @@ inline bool has_lists_of_numbers(const parquet::ColumnDescriptor& column) {
   const auto* list = column.schema_node()->parent()->parent();
   if (!list->logical_type() || !list->logical_type()->is_list()) return false;
   const auto& logical = column.logical_type();
-  const bool plain = !logical || logical->is_none() || logical->is_int();
-  switch (column.physical_type()) {
-    case parquet::Type::INT32:
-    case parquet::Type::INT64:
-    case parquet::Type::FLOAT:
-    case parquet::Type::DOUBLE: return plain;
-    case parquet::Type::FIXED_LEN_BYTE_ARRAY:
-      return logical && logical->is_float16() && column.type_length() == 2;
-    default: return false;
-  }
+  const bool is_half = column.physical_type() == parquet::Type::FIXED_LEN_BYTE_ARRAY && logical &&
+                       logical->is_float16() && column.type_length() == 2;
+  return is_half || is_plain_number(column);
 }
 
 template <class ParquetType, class ToDouble>

@@ -19,9 +19,8 @@ struct PlainNumbers {
   bool are_all_there = true;
 };
 
-// Whether this is a top-level column of numbers without a logical type that changes their meaning.
-inline bool has_plain_numbers(const parquet::ColumnDescriptor& column) {
-  if (column.max_repetition_level() > 0 || column.max_definition_level() > 1) return false;
+// Whether values are numbers without a logical type that changes their meaning.
+inline bool is_plain_number(const parquet::ColumnDescriptor& column) {
   const auto& logical = column.logical_type();
   const bool plain = !logical || logical->is_none() || logical->is_int();
   switch (column.physical_type()) {
@@ -31,6 +30,12 @@ inline bool has_plain_numbers(const parquet::ColumnDescriptor& column) {
     case parquet::Type::DOUBLE: return plain;
     default: return false;
   }
+}
+
+// Whether this is a top-level column of plain numbers.
+inline bool has_plain_numbers(const parquet::ColumnDescriptor& column) {
+  return column.max_repetition_level() == 0 && column.max_definition_level() <= 1 &&
+         is_plain_number(column);
 }
 
 // Inserts NaN for missing values according to the definition levels.

@@ -8,18 +8,19 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <vector>
 
 #include "core/config/size_text.h"
+#include "core/system/file_lock.h"
 
 namespace lockstep::formats {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kDirectoryLockRetryMs = 5;
+constexpr auto kDirectoryLockTimeout = std::chrono::seconds(60);
 constexpr int kCopyLockRetryMs = 1, kCopyLockRetries = 5000;
-constexpr int kDirectoryLockRetries = 60'000 / kDirectoryLockRetryMs;
 
 // FNV-1a.
 uint64_t hash_of(const std::string& text) {
@@ -52,18 +53,6 @@ std::vector<CachedFile> files_of_cache(const fs::path& directory) {
     return std::pair(a.used.tv_sec, a.used.tv_nsec) < std::pair(b.used.tv_sec, b.used.tv_nsec);
   });
   return files;
-}
-
-FileDescriptor lock_directory(const fs::path& directory) {
-  const auto path = directory / ".lock";
-  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
-  if (!file.is_open()) throw errno_error("cannot open " + path.string());
-  for (int i = 0; ::flock(file.get(), LOCK_EX | LOCK_NB) != 0; ++i) {
-    if (i == kDirectoryLockRetries)
-      throw environment_error(path.string() + ": is still locked by another process after 60 s");
-    ::poll(nullptr, 0, kDirectoryLockRetryMs);
-  }
-  return file;
 }
 
 // A copy is locked exclusively for a moment: when it has just got its name, or is evicted.
@@ -136,7 +125,7 @@ bool reserve_space(const fs::path& directory, int64_t max_bytes, int part, int64
     throw config_error(fmt::format(
         "{}: its {} exceed the cache of {}; increase data.object_cache.max_mb", name,
         size_text(static_cast<uint64_t>(bytes)), size_text(static_cast<uint64_t>(max_bytes))));
-  const auto lock = lock_directory(directory);
+  const FileLock lock(directory / ".lock", FileLock::Kind::Exclusive, kDirectoryLockTimeout);
   if (::ftruncate(part, 0) != 0) throw errno_error(name + ": cannot be written to the cache");
   auto files = files_of_cache(directory);
   auto total = bytes;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "core/http/http_address.h"
 #include "core/printable.h"
 #include "formats/path_list.h"
 #include "formats/table/cell_value.h"
@@ -26,29 +27,11 @@ bool has_one_of(const Extensions& extensions, const fs::path& file) {
   return std::ranges::find(extensions, file.extension().string()) != extensions.end();
 }
 
-// "New%20York" -> "New York"
-std::string without_escapes(const std::string& text) {
-  const auto digit = [](char c) {
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-  };
-  std::string plain;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const bool escaped =
-        text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 && digit(text[i + 2]) >= 0;
-    plain += escaped ? static_cast<char>(digit(text[i + 1]) * 16 + digit(text[i + 2])) : text[i];
-    if (escaped) i += 2;
-  }
-  return plain;
-}
-
-// "month=3": {"month", "3"}; nullopt: another name.
+// "month=3": {"month", "3"}; "city=New%20York": {"city", "New York"}; nullopt: another name.
 std::optional<std::pair<std::string, std::string>> key_in(const std::string& folder) {
   const auto equals = folder.find('=');
   if (equals == 0 || equals == folder.npos) return std::nullopt;
-  return std::pair(folder.substr(0, equals), without_escapes(folder.substr(equals + 1)));
+  return std::pair(folder.substr(0, equals), percent_decoded(folder.substr(equals + 1)));
 }
 
 void list_partitions(const fs::path& folder, const Extensions& extensions, PartitionFile& place,

@@ -34,8 +34,7 @@ class Part final : public AnyPart {
       : registry_(&registry), name_(std::move(default_name)) {}
 
   void read(const ConfigNode& node, const std::string& path) override {
-    if (node.kind != ConfigNode::Kind::Map)
-      throw bad_value(node, path, "a map such as {name: " + first_name() + "}");
+    if (node.kind != ConfigNode::Kind::Map) throw not_a_part(node, path, registry_->names());
     if (const auto* name = node.find("name")) {
       name_ = ConfigValue<std::string>::read(*name, path + ".name");
       select(name->origin, path);
@@ -89,10 +88,6 @@ class Part final : public AnyPart {
     if (!blueprint_ && is_set())
       if (const auto* entry = registry_->find(name_)) blueprint_ = entry->make();
     return blueprint_.get();
-  }
-
-  std::string first_name() const {
-    return registry_->entries().empty() ? "..." : registry_->names().front();
   }
 
   RegistryOf* registry_;

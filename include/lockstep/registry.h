@@ -40,7 +40,10 @@
 
 namespace lockstep {
 
-// Config errors for a missing or unknown `name:` of a part; `origin` and `path` are its location.
+// Config errors for something other than a map, which suggests the nearest of `names`, and for a
+// missing or unknown `name:` of a part; `origin` and `path` are its location.
+Error not_a_part(const ConfigNode& node, const std::string& path,
+                 const std::vector<std::string>& names);
 Error missing_part_name(const std::string& origin, const std::string& path,
                         const std::vector<std::string>& names);
 Error unknown_part_name(const std::string& origin, const std::string& path, const std::string& kind,

@@ -1,12 +1,12 @@
 #include "launch/rendezvous/node_link.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 
 #include "core/printable.h"
+#include "core/system/file_descriptor.h"
 #include "launch/environment/node_order.h"
 #include "launch/workers/start_failure.h"
 #include "lockstep/rank_env.h"
@@ -18,20 +18,6 @@ constexpr size_t kReadBytes = 64u << 10;
 constexpr size_t kMaxHeldLines = 100;
 constexpr size_t kMaxReasonLength = 300;
 constexpr int kMaxLastReads = 64;  // another process may hold the pipe and keep writing
-
-struct Pipe {
-  FileDescriptor read_end, write_end;
-};
-
-Pipe make_pipe() {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw errno_error("cannot create a pipe");
-  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
-}
-
-void unblock(const FileDescriptor& fd) {
-  if (::fcntl(fd.get(), F_SETFL, O_NONBLOCK) != 0) throw errno_error("cannot set up a pipe");
-}
 
 }  // namespace
 

@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <limits>
 #include <utility>
 
+#include "core/system/poll_set.h"
 #include "lockstep/error.h"
 
 namespace lockstep::launch {
@@ -25,24 +25,6 @@ constexpr std::chrono::milliseconds kRepeatEvery{100};  // the function of a Los
 int64_t take_count(int event_fd) {
   uint64_t count = 0;
   return ::read(event_fd, &count, sizeof count) == sizeof count ? static_cast<int64_t>(count) : 0;
-}
-
-// Waits until one of them is readable. Negative ones are ignored. Returns false on timeout.
-bool wait_readable(std::array<pollfd, 2>& requests,
-                   std::optional<AnswerClock::time_point> deadline) {
-  while (true) {
-    int wait_ms = -1;
-    if (deadline) {
-      const auto left =
-          std::chrono::ceil<std::chrono::milliseconds>(*deadline - AnswerClock::now());
-      wait_ms =
-          static_cast<int>(std::clamp<int64_t>(left.count(), 0, std::numeric_limits<int>::max()));
-    }
-    const int count = ::poll(requests.data(), requests.size(), wait_ms);
-    if (count > 0) return true;
-    if (count == 0) return false;
-    if (errno != EINTR) return false;
-  }
 }
 
 bool is_invitation(const std::string& text) {
@@ -104,7 +86,7 @@ GroupAnswer GroupMember::receive(std::optional<std::chrono::milliseconds> timeou
   if (timeout) deadline = AnswerClock::now() + *timeout;
   std::array<pollfd, 2> requests{pollfd{fd_.get(), POLLIN, 0},
                                  pollfd{may_quit ? quit_fd_ : -1, POLLIN, 0}};
-  while (wait_readable(requests, deadline)) {
+  while (poll_until(requests, deadline) > 0) {
     if (requests[1].fd >= 0 && requests[1].revents != 0) {
       if (!send({GroupRequest::Kind::Quitting, kNoState})) return {};
       requests[1].fd = -1;
@@ -164,7 +146,7 @@ void LossWatch::watch(const std::stop_token& stop) {
     }
     std::optional<AnswerClock::time_point> next;
     if (is_broken) next = AnswerClock::now() + kRepeatEvery;
-    wait_readable(requests, next);
+    poll_until(requests, next);
     take_count(wake_.get());
   }
 }

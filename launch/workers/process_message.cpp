@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "core/system/full_io.h"
+#include "core/system/poll_set.h"
 #include "lockstep/error.h"
 
 namespace lockstep::launch {
@@ -149,11 +150,9 @@ bool send_message(int socket, const ProcessMessage& message, const std::vector<i
 std::optional<ProcessMessage> receive_message(int socket,
                                               std::optional<std::chrono::milliseconds> timeout) {
   pollfd request = {.fd = socket, .events = POLLIN, .revents = 0};
-  int ready = 0;
-  while ((ready = ::poll(&request, 1, timeout ? static_cast<int>(timeout->count()) : -1)) < 0 &&
-         errno == EINTR) {
-  }
-  if (ready != 1) return std::nullopt;
+  std::optional<std::chrono::steady_clock::time_point> deadline;
+  if (timeout) deadline = std::chrono::steady_clock::now() + *timeout;
+  if (poll_until({&request, 1}, deadline) != 1) return std::nullopt;
   auto fds = receive_fds(socket);
   struct stat status {};
   if (fds.empty() || ::fstat(fds.front().get(), &status) != 0) return std::nullopt;

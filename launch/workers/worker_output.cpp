@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/system/file_descriptor.h"
 #include "core/system/full_io.h"
 #include "lockstep/error.h"
 
@@ -37,11 +38,10 @@ WorkerOutput::WorkerOutput(int rank, const std::filesystem::path& log_path, Cons
     : rank_(rank), log_path_(log_path), console_(console), is_hidden_(std::move(is_hidden)) {
   log_ = FileDescriptor(::open(log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!log_.is_open()) throw errno_error(fmt::format("cannot create {}", log_path.string()));
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw errno_error("cannot create a pipe");
-  read_end_ = FileDescriptor(ends[0]);
-  write_end_ = FileDescriptor(ends[1]);
-  if (::fcntl(read_end_.get(), F_SETFL, O_NONBLOCK) != 0) throw errno_error("cannot set up a pipe");
+  auto [read_end, write_end] = make_pipe();
+  unblock(read_end);
+  read_end_ = std::move(read_end);
+  write_end_ = std::move(write_end);
 }
 
 bool WorkerOutput::read_some() {

@@ -194,8 +194,8 @@ FeedForward::FeedForward(const DecoderConfig& config, int64_t hidden)
   down_ = add(names.down, hidden, config.width);
 }
 
-at::Tensor FeedForward::activate(const at::Tensor& x) const {
-  switch (activation_) {
+at::Tensor activated(Activation activation, const at::Tensor& x) {
+  switch (activation) {
     case Activation::Silu: return at::silu(x);
     case Activation::Gelu: return at::gelu(x);
     case Activation::GeluTanh: return at::gelu(x, "tanh");
@@ -205,10 +205,11 @@ at::Tensor FeedForward::activate(const at::Tensor& x) const {
 }
 
 at::Tensor FeedForward::forward(const at::Tensor& x) const {
-  if (!gate_) return down_->forward(activate(up_->forward(x)));
-  if (!is_fused_) return down_->forward(activate(gate_->forward(x)) * up_->forward(x));
+  if (!gate_) return down_->forward(activated(activation_, up_->forward(x)));
+  if (!is_fused_)
+    return down_->forward(activated(activation_, gate_->forward(x)) * up_->forward(x));
   const auto halves = gate_->forward(x).chunk(2, -1);
-  return down_->forward(halves[1] * activate(halves[0]));
+  return down_->forward(halves[1] * activated(activation_, halves[0]));
 }
 
 Experts::Experts(const DecoderConfig& config)

@@ -84,6 +84,8 @@ class DecoderAttention final : public torch::nn::Module {
   std::shared_ptr<Projection> out_;
 };
 
+at::Tensor activated(Activation activation, const at::Tensor& x);
+
 // The MLP, or an expert.
 class FeedForward final : public torch::nn::Module {
  public:
@@ -91,8 +93,6 @@ class FeedForward final : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
-  at::Tensor activate(const at::Tensor& x) const;
-
   Activation activation_;
   std::shared_ptr<Projection> gate_, up_, down_;  // gate_: null without; of both if fused
   bool is_fused_;

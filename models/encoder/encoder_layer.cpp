@@ -31,16 +31,6 @@ at::Tensor EncoderNorm::forward(const at::Tensor& x) const {
   return at::layer_norm(x, weight.sizes(), weight, bias, epsilon);
 }
 
-at::Tensor activated(Activation activation, const at::Tensor& x) {
-  switch (activation) {
-    case Activation::Silu: return at::silu(x);
-    case Activation::Gelu: return at::gelu(x);
-    case Activation::GeluTanh: return at::gelu(x, "tanh");
-    case Activation::Relu: return at::relu(x);
-  }
-  return x;
-}
-
 at::Tensor EncoderLayer::forward(const at::Tensor& x_BTC,
                                  const std::shared_ptr<const EncoderContext>& context) {
   return run(x_BTC, [this, context](const at::Tensor& x) { return layer(x, *context); });

@@ -26,8 +26,6 @@ struct EncoderNorm final : torch::nn::Module {
   at::Tensor weight, bias;
 };
 
-at::Tensor activated(Activation activation, const at::Tensor& x);
-
 class EncoderLayer : public lockstep::Block {
  public:
   at::Tensor forward(const at::Tensor& x_BTC, const std::shared_ptr<const EncoderContext>& context);

@@ -110,7 +110,11 @@ TEST_CASE("part: errors list the registered names") {
   CHECK(error_of_drawing("front: {name: \"x\\ny\"}\n").find("unknown shape 'x\\ny'") !=
         std::string::npos);
   CHECK(error_of_drawing("front: square\n") ==
-        "config: run.yaml:1: front: expected a map such as {name: box}, got 'square'");
+        "config: run.yaml:1: front: expected a map such as {name: square}, got 'square'");
+  CHECK(error_of_drawing("front: sqare\n") ==
+        "config: run.yaml:1: front: expected a map such as {name: square}, got 'sqare'");
+  CHECK(error_of_drawing("front: circle\n") ==
+        "config: run.yaml:1: front: expected a map such as {name: box}, got 'circle'");
   CHECK(error_of_drawing("front: {side: 2}\n") ==
         "config: run.yaml:1: front.name: is required; valid: box, square");
   CHECK(error_of_drawing("front: {name: [1]}\n") ==

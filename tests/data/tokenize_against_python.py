@@ -146,6 +146,7 @@ def test_compressed_texts_are_read(tmp_path, text):
 
 def test_errors_are_reported_in_one_line(tmp_path, text, tokenizer):
     out = tmp_path / "out"
+    assert "a command is missing; valid: tokenize, train-tokenizer, index" in refused()
     assert "did you mean 'tokenize'" in refused("tokenise")
     assert "--out is required" in refused("tokenize", "--bytes", text)
     assert "one of --tokenizer FILE and --bytes" in refused("tokenize", "--out", out, text)

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import urllib.request
 
 import pytest
@@ -247,6 +248,20 @@ def test_sync_with_invalid_arguments(tmp_path, words, text):
     (run,) = (path.name for path in (tmp_path / "runs").iterdir() if path.is_dir())
     ended = processes.run([LOCKSTEP, "sync", run, *words], tmp_path)
     assert ended.code == 78 and ended.err.count("\n") == 1 and ended.err.startswith(f"lockstep: error: {text}"), ended.err
+
+
+def test_sync_without_permission_does_not_wait():
+    with tempfile.TemporaryDirectory(prefix="lockstep-sync-") as directory:
+        run_dir = pathlib.Path(directory, "runs", "old")
+        shutil.copytree(next((SOURCE / "tests" / "golden" / "0.1-run").glob("*/events")), run_dir / "events")
+        for path in (directory, run_dir.parent, run_dir, run_dir / "events"):
+            os.chmod(path, 0o555)
+        unprivileged = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+        ended = processes.run([*unprivileged, LOCKSTEP, "sync", run_dir, "--sink", "csv", "--timeout", "1 h"], directory)
+        for path in (directory, run_dir.parent, run_dir, run_dir / "events"):
+            os.chmod(path, 0o755)
+    problem = f"lockstep: error: csv is not complete: cannot create directory {run_dir}/sinks: Permission denied\n"
+    assert (ended.code, ended.err) == (75, problem)
 
 
 def test_embedded_run_is_synced_without_config_file(job):

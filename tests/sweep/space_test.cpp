@@ -10,6 +10,7 @@
 using namespace lockstep;
 using namespace lockstep::sweep;
 using Catch::Contains;
+using Catch::EndsWith;
 
 namespace {
 
@@ -126,7 +127,10 @@ TEST_CASE("keys and values are compared with the schema of the run file") {
   };
   CHECK(problem("optimizer.lr: {uniform: [0.1, 1]}").empty());
   CHECK_THAT(problem("optimizer.lrr: {uniform: [0, 1]}"), Contains("did you mean 'lr'?"));
-  CHECK_THAT(problem("optimiser.lr: {uniform: [0, 1]}"), Contains("did you mean 'optimizer'?"));
+  CHECK_THAT(problem("optimiser.lrr: {uniform: [0, 1]}"), Contains("did you mean 'optimizer'?"));
+  for (const auto* key : {"lr", "train.lr", "optimiser.lr"})
+    CHECK_THAT(problem(std::string(key) + ": {uniform: [0.1, 1]}"),
+               EndsWith("; did you mean 'optimizer.lr'?"));
   // Only the parts that the run file or the space names have keys.
   CHECK_THAT(problem("optimizer.momentum: {uniform: [0, 1]}"),
              Contains("no key 'optimizer.momentum'"));

@@ -1,6 +1,5 @@
 #include "tracking/agent/agent_lock.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/file.h>
@@ -8,6 +7,7 @@
 #include <cerrno>
 
 #include "core/system/durable_file.h"
+#include "core/system/file_lock.h"
 #include "lockstep/error.h"
 #include "tracking/log/event_log_reader.h"
 #include "tracking/runs/run_directory.h"
@@ -27,20 +27,14 @@ std::filesystem::path waiting_path(const std::filesystem::path& run_dir, int nod
   return sinks_path(run_dir) / fmt::format("agent-{:05}.next", node_rank);
 }
 
-FileDescriptor open_lock(const std::filesystem::path& path) {
-  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!file.is_open()) throw errno_error(fmt::format("cannot open {}", path.string()));
-  return file;
-}
-
 }  // namespace
 
 std::optional<FileDescriptor> acquire_agent_lock(const std::filesystem::path& run_dir,
                                                  int node_rank, int parent_fd) {
   make_directories(sinks_path(run_dir));
   const auto path = lock_path(run_dir, node_rank);
-  auto file = open_lock(path);
-  const auto waiting = open_lock(waiting_path(run_dir, node_rank));
+  auto file = open_lock_file(path);
+  const auto waiting = open_lock_file(waiting_path(run_dir, node_rank));
   std::optional<std::chrono::steady_clock::time_point> alone_since;  // without a parent
   while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR)

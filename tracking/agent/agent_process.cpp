@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -16,6 +15,7 @@
 
 #include "core/system/child_process.h"
 #include "core/system/durable_file.h"
+#include "core/system/file_descriptor.h"
 #include "lockstep/error.h"
 #include "tracking/runs/run_directory.h"
 
@@ -86,10 +86,8 @@ void AgentProcess::start() {
   make_directories(sinks_path(command_.run_dir));
   const auto output =
       (sinks_path(command_.run_dir) / fmt::format("agent-{:05}.log", command_.node_rank)).string();
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw errno_error("cannot create a pipe");
-  const FileDescriptor read_end(ends[0]);
-  pipe_ = FileDescriptor(ends[1]);
+  auto [read_end, write_end] = make_pipe();
+  pipe_ = std::move(write_end);
   std::vector<std::string> args = {command_.program.string(),
                                    "track",
                                    command_.run_dir.string(),

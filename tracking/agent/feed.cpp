@@ -1,6 +1,5 @@
 #include "tracking/agent/feed.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
 
@@ -8,6 +7,7 @@
 #include <cerrno>
 
 #include "core/system/durable_file.h"
+#include "core/system/file_lock.h"
 #include "lockstep/error.h"
 #include "tracking/artifacts/sha256.h"
 #include "tracking/runs/run_directory.h"
@@ -92,8 +92,7 @@ Feed::~Feed() = default;
 bool Feed::lock() {
   if (lock_.is_open()) return true;
   make_directories(dir_);
-  FileDescriptor file(::open((dir_ / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!file.is_open()) throw errno_error(fmt::format("cannot open {}", (dir_ / "lock").string()));
+  auto file = open_lock_file(dir_ / "lock");
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK || errno == EINTR) return false;
     throw errno_error(fmt::format("cannot lock {}", (dir_ / "lock").string()));

@@ -1,6 +1,9 @@
 #include "tracking/agent/sink_thread.h"
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
 
 #include "lockstep/error.h"
 #include "tracking/http/retry_later.h"
@@ -13,6 +16,12 @@ constexpr auto kMinBackoff = std::chrono::milliseconds(500);
 constexpr auto kMaxBackoff = std::chrono::milliseconds(30'000);
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// Whether a file or directory may not be written or read: see errno_error().
+bool is_denied(const std::string& problem) {
+  return std::ranges::any_of(std::array{EACCES, EROFS},
+                             [&](int error) { return problem.ends_with(std::strerror(error)); });
+}
 
 }  // namespace
 
@@ -119,7 +128,8 @@ void SinkThread::record_failure(Entry& entry, const std::string& problem, bool i
   const auto backlog = entry.feed->backlog();
   const MutexLock lock(mutex_);
   entry.problem = first_line(problem);
-  entry.gave_up = is_final;
+  // The permissions may still change while the run continues.
+  entry.gave_up = is_final || (entry.end && is_denied(entry.problem));
   entry.backlog = backlog;
   entry.backoff = std::clamp(entry.backoff * 2, kMinBackoff, kMaxBackoff);
   entry.next_retry = Clock::now() + entry.backoff;

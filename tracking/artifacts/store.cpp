@@ -8,12 +8,12 @@
 #include "core/printable.h"
 #include "core/run_id.h"
 #include "core/system/durable_file.h"
+#include "core/system/file_lock.h"
 #include "core/system/new_name.h"
 #include "lockstep/error.h"
 #include "tracking/artifacts/blobs.h"
 #include "tracking/artifacts/catalog.h"
 #include "tracking/artifacts/content.h"
-#include "tracking/artifacts/file_lock.h"
 #include "tracking/log/unix_time.h"
 
 namespace lockstep::tracking {

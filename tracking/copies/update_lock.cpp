@@ -1,6 +1,5 @@
 #include "tracking/copies/update_lock.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/file.h>
@@ -13,6 +12,7 @@
 
 #include "core/bounded_json.h"
 #include "core/system/durable_file.h"
+#include "core/system/file_lock.h"
 #include "lockstep/config_value.h"
 #include "lockstep/error.h"
 
@@ -64,9 +64,7 @@ Error end_of_process() { return environment_error("the process ends"); }
 
 bool UpdateLock::acquire(const Ids& ids) {
   if (is_held()) return true;
-  const auto path = directory_ / kLockFile;
-  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
-  if (!file.is_open()) throw errno_error("cannot open " + path.string());
+  auto file = open_lock_file(directory_ / kLockFile);
   std::optional<UpdateRequest> request;
   auto progress = change_ns(file);
   auto progress_at = std::chrono::steady_clock::now();

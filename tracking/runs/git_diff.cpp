@@ -1,7 +1,6 @@
 // Source: git-config(1), gitrepository-layout(5), gitattributes(5) on filters, git(1) on GIT_ALLOW_PROTOCOL.
 #include "tracking/runs/git_diff.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
@@ -54,23 +53,18 @@ class GitTime {
 // An output of git up to a limit.
 class OutputPipe {
  public:
-  explicit OutputPipe(size_t max_bytes) : max_bytes_(max_bytes) {
-    std::array<int, 2> ends{};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw errno_error("cannot create a pipe");
-    output_ = FileDescriptor(ends[0]);
-    input_ = FileDescriptor(ends[1]);
-  }
-  int input() const { return input_.get(); }
-  void close_input() { input_.close(); }
+  explicit OutputPipe(size_t max_bytes) : max_bytes_(max_bytes) {}
+  int input() const { return pipe_.write_end.get(); }
+  void close_input() { pipe_.write_end.close(); }
   // For poll(); -1 after the end.
-  int output() const { return output_.is_open() ? output_.get() : -1; }
+  int output() const { return pipe_.read_end.get(); }
   // Reads what is available.
   void read() {
     std::array<char, 65536> bytes{};
-    const auto count = ::read(output_.get(), bytes.data(), bytes.size());
+    const auto count = ::read(output(), bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) return;
     if (count < 0) throw errno_error("cannot read the output of git");
-    if (count == 0) return output_.close();
+    if (count == 0) return pipe_.read_end.close();
     const auto kept = std::min(static_cast<size_t>(count), max_bytes_ - text_.size());
     text_.append(bytes.data(), kept);
     is_truncated_ |= kept < static_cast<size_t>(count);
@@ -80,7 +74,7 @@ class OutputPipe {
 
  private:
   const size_t max_bytes_;
-  FileDescriptor output_, input_;
+  Pipe pipe_ = make_pipe();
   std::string text_;
   bool is_truncated_ = false;
 };

@@ -10,9 +10,9 @@
 #include "core/bounded_json.h"
 #include "core/printable.h"
 #include "core/system/durable_file.h"
+#include "core/system/file_lock.h"
 #include "lockstep/config_value.h"
 #include "lockstep/error.h"
-#include "tracking/artifacts/file_lock.h"
 
 namespace lockstep::tracking {
 namespace {

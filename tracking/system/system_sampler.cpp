@@ -29,8 +29,6 @@ void SystemSampler::add_gpus(SystemValues& values) {
   for (const auto& gpu : gpus_.end_reading()) {
     const auto prefix = "system/gpu." + std::to_string(gpu.index) + ".";
     for (const auto& [name, value] : gpu.values) values.emplace_back(prefix + name, value);
-    if (gpu_names_.size() <= gpu.index) gpu_names_.resize(gpu.index + 1);
-    gpu_names_[gpu.index] = gpu.name;
   }
 }
 

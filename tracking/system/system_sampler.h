@@ -49,9 +49,6 @@ class SystemSampler {
   // out-of-memory killer killed since this object was created.
   int64_t oom_kills() { return memory_.oom_kills(); }
 
-  // Names of the GPUs of the last sample, by index; empty if unknown.
-  const std::vector<std::string>& gpu_names() const { return gpu_names_; }
-
  private:
   void add_gpus(SystemValues& values);
 
@@ -62,7 +59,6 @@ class SystemSampler {
   NetworkUsage network_;
   RunProcesses processes_;
   GpuWatch gpus_;
-  std::vector<std::string> gpu_names_;
 };
 
 }  // namespace lockstep::tracking

@@ -3,23 +3,15 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <map>
 
 #include "core/printable.h"
 #include "formats/tokenizer/models/byte_pairs.h"
 #include "formats/tokenizer/models/unigram.h"
 #include "formats/tokenizer/models/word_level.h"
 #include "formats/tokenizer/models/word_piece.h"
+#include "formats/tokenizer/text/json_kinds.h"
 
 namespace lockstep::formats {
-namespace {
-
-template <class Model>
-std::unique_ptr<TokenModel> new_model(const JsonPart& json) {
-  return std::make_unique<Model>(json);
-}
-
-}  // namespace
 
 TokenModel::TokenModel(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {
   static std::atomic<uint64_t> models = 0;
@@ -44,16 +36,13 @@ void TokenModel::fail_unknown(std::string_view what) {
 }
 
 std::unique_ptr<TokenModel> make_model(const JsonPart& json) {
-  using Make = std::unique_ptr<TokenModel> (*)(const JsonPart&);
-  static const std::map<std::string, Make> kinds = {
-      {"BPE", new_model<BytePairs>},
-      {"Unigram", new_model<Unigram>},
-      {"WordLevel", new_model<WordLevel>},
-      {"WordPiece", new_model<WordPiece>},
+  static const JsonKinds<TokenModel> kinds = {
+      {"BPE", make_kind<TokenModel, BytePairs>},
+      {"Unigram", make_kind<TokenModel, Unigram>},
+      {"WordLevel", make_kind<TokenModel, WordLevel>},
+      {"WordPiece", make_kind<TokenModel, WordPiece>},
   };
-  const auto found = kinds.find(json.type());
-  if (found == kinds.end()) throw json.unsupported(names_of(kinds));
-  return found->second(json);
+  return make_any(kinds, json);
 }
 
 }  // namespace lockstep::formats

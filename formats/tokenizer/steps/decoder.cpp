@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 
 #include "core/printable.h"
 #include "formats/tokenizer/text/byte_alphabet.h"
+#include "formats/tokenizer/text/json_kinds.h"
 #include "formats/tokenizer/text/pattern.h"
 #include "formats/tokenizer/text/unicode.h"
 
@@ -190,12 +190,8 @@ class ReplaceDecoder : public TokenDecoder {
 
 class SequenceDecoder : public TokenDecoder {
  public:
-  explicit SequenceDecoder(const JsonPart& json) {
-    for (const auto& part : json.parts("decoders")) {
-      if (part.is_null()) throw part.refused("it is null");
-      steps_.push_back(make_decoder(part));
-    }
-  }
+  explicit SequenceDecoder(const JsonPart& json)
+      : steps_(make_all(json, "decoders", make_decoder)) {}
   void apply(Parts& parts, bool keeps_bytes) const override {
     for (const auto& step : steps_) step->apply(parts, keeps_bytes);
   }
@@ -204,34 +200,22 @@ class SequenceDecoder : public TokenDecoder {
   std::vector<std::unique_ptr<TokenDecoder>> steps_;
 };
 
-template <class Step>
-std::unique_ptr<TokenDecoder> new_decoder(const JsonPart& json) {
-  if constexpr (std::is_default_constructible_v<Step>)
-    return std::make_unique<Step>();
-  else
-    return std::make_unique<Step>(json);
-}
-
 }  // namespace
 
 std::unique_ptr<TokenDecoder> make_decoder(const JsonPart& json) {
-  using Make = std::unique_ptr<TokenDecoder> (*)(const JsonPart&);
-  static const std::map<std::string, Make> kinds = {
-      {"BPEDecoder", new_decoder<BpeDecoder>},
-      {"ByteFallback", new_decoder<ByteFallbackDecoder>},
-      {"ByteLevel", new_decoder<ByteLevelDecoder>},
-      {"CTC", new_decoder<CtcDecoder>},
-      {"Fuse", new_decoder<FuseDecoder>},
-      {"Metaspace", new_decoder<MetaspaceDecoder>},
-      {"Replace", new_decoder<ReplaceDecoder>},
-      {"Sequence", new_decoder<SequenceDecoder>},
-      {"Strip", new_decoder<StripDecoder>},
-      {"WordPiece", new_decoder<WordPieceDecoder>},
+  static const JsonKinds<TokenDecoder> kinds = {
+      {"BPEDecoder", make_kind<TokenDecoder, BpeDecoder>},
+      {"ByteFallback", make_kind<TokenDecoder, ByteFallbackDecoder>},
+      {"ByteLevel", make_kind<TokenDecoder, ByteLevelDecoder>},
+      {"CTC", make_kind<TokenDecoder, CtcDecoder>},
+      {"Fuse", make_kind<TokenDecoder, FuseDecoder>},
+      {"Metaspace", make_kind<TokenDecoder, MetaspaceDecoder>},
+      {"Replace", make_kind<TokenDecoder, ReplaceDecoder>},
+      {"Sequence", make_kind<TokenDecoder, SequenceDecoder>},
+      {"Strip", make_kind<TokenDecoder, StripDecoder>},
+      {"WordPiece", make_kind<TokenDecoder, WordPieceDecoder>},
   };
-  if (json.is_null()) return nullptr;
-  const auto found = kinds.find(json.type());
-  if (found == kinds.end()) throw json.unsupported(names_of(kinds));
-  return found->second(json);
+  return json.is_null() ? nullptr : make_any(kinds, json);
 }
 
 }  // namespace lockstep::formats

@@ -1,9 +1,8 @@
 #include "formats/tokenizer/steps/normalizer.h"
 
-#include <map>
-
 #include "formats/tokenizer/steps/charsmap.h"
 #include "formats/tokenizer/text/byte_alphabet.h"
+#include "formats/tokenizer/text/json_kinds.h"
 #include "formats/tokenizer/text/pattern.h"
 #include "formats/tokenizer/text/unicode.h"
 
@@ -175,12 +174,8 @@ class PrecompiledNormalizer : public Normalizer {
 
 class SequenceNormalizer : public Normalizer {
  public:
-  explicit SequenceNormalizer(const JsonPart& json) {
-    for (const auto& part : json.parts("normalizers")) {
-      if (part.is_null()) throw part.refused("it is null");
-      steps_.push_back(make_normalizer(part));
-    }
-  }
+  explicit SequenceNormalizer(const JsonPart& json)
+      : steps_(make_all(json, "normalizers", make_normalizer)) {}
   void apply(NormalText& text) const override {
     // Bounds the memory: a few replacements can double a text many times.
     const auto limit = kMaxGrowth * text.text.size() + kMaxGrowth * 1024;
@@ -195,11 +190,6 @@ class SequenceNormalizer : public Normalizer {
   std::vector<std::unique_ptr<Normalizer>> steps_;
 };
 
-template <class Step>
-std::unique_ptr<Normalizer> new_normalizer(const JsonPart& json) {
-  return std::make_unique<Step>(json);
-}
-
 template <NormalForm form>
 std::unique_ptr<Normalizer> new_form(const JsonPart&) {
   return std::make_unique<UnicodeNormalizer>(form);
@@ -213,9 +203,8 @@ std::unique_ptr<Normalizer> new_fixed(const JsonPart&) {
 }  // namespace
 
 std::unique_ptr<Normalizer> make_normalizer(const JsonPart& json) {
-  using Make = std::unique_ptr<Normalizer> (*)(const JsonPart&);
-  static const std::map<std::string, Make> kinds = {
-      {"BertNormalizer", new_normalizer<BertNormalizer>},
+  static const JsonKinds<Normalizer> kinds = {
+      {"BertNormalizer", make_kind<Normalizer, BertNormalizer>},
       {"ByteLevel", new_fixed<to_bytes>},
       {"Lowercase", new_fixed<lower_characters>},
       {"NFC", new_form<NormalForm::C>},
@@ -223,17 +212,14 @@ std::unique_ptr<Normalizer> make_normalizer(const JsonPart& json) {
       {"NFKC", new_form<NormalForm::KC>},
       {"NFKD", new_form<NormalForm::KD>},
       {"Nmt", new_fixed<apply_nmt>},
-      {"Precompiled", new_normalizer<PrecompiledNormalizer>},
-      {"Prepend", new_normalizer<PrependNormalizer>},
-      {"Replace", new_normalizer<ReplaceNormalizer>},
-      {"Sequence", new_normalizer<SequenceNormalizer>},
-      {"Strip", new_normalizer<StripNormalizer>},
+      {"Precompiled", make_kind<Normalizer, PrecompiledNormalizer>},
+      {"Prepend", make_kind<Normalizer, PrependNormalizer>},
+      {"Replace", make_kind<Normalizer, ReplaceNormalizer>},
+      {"Sequence", make_kind<Normalizer, SequenceNormalizer>},
+      {"Strip", make_kind<Normalizer, StripNormalizer>},
       {"StripAccents", new_fixed<remove_marks>},
   };
-  if (json.is_null()) return nullptr;
-  const auto found = kinds.find(json.type());
-  if (found == kinds.end()) throw json.unsupported(names_of(kinds));
-  return found->second(json);
+  return json.is_null() ? nullptr : make_any(kinds, json);
 }
 
 }  // namespace lockstep::formats

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <map>
-
 #include "core/printable.h"
+#include "formats/tokenizer/text/json_kinds.h"
 
 namespace lockstep::formats {
 namespace {
@@ -127,12 +126,8 @@ class OffsetProcessor : public PostProcessor {
 
 class SequenceProcessor : public PostProcessor {
  public:
-  explicit SequenceProcessor(const JsonPart& json) {
-    for (const auto& part : json.parts("processors")) {
-      if (part.is_null()) throw part.refused("it is null");
-      steps_.push_back(make_post_processor(part));
-    }
-  }
+  explicit SequenceProcessor(const JsonPart& json)
+      : steps_(make_all(json, "processors", make_post_processor)) {}
   void apply(std::vector<EncodedText>& texts) const override {
     for (const auto& step : steps_) step->apply(texts);
   }
@@ -141,29 +136,17 @@ class SequenceProcessor : public PostProcessor {
   std::vector<std::unique_ptr<PostProcessor>> steps_;
 };
 
-template <class Step>
-std::unique_ptr<PostProcessor> new_post_processor(const JsonPart& json) {
-  if constexpr (std::is_default_constructible_v<Step>)
-    return std::make_unique<Step>();
-  else
-    return std::make_unique<Step>(json);
-}
-
 }  // namespace
 
 std::unique_ptr<PostProcessor> make_post_processor(const JsonPart& json) {
-  using Make = std::unique_ptr<PostProcessor> (*)(const JsonPart&);
-  static const std::map<std::string, Make> kinds = {
-      {"BertProcessing", new_post_processor<ClassifierProcessor>},
-      {"ByteLevel", new_post_processor<OffsetProcessor>},
-      {"RobertaProcessing", new_post_processor<ClassifierProcessor>},
-      {"Sequence", new_post_processor<SequenceProcessor>},
-      {"TemplateProcessing", new_post_processor<TemplateProcessor>},
+  static const JsonKinds<PostProcessor> kinds = {
+      {"BertProcessing", make_kind<PostProcessor, ClassifierProcessor>},
+      {"ByteLevel", make_kind<PostProcessor, OffsetProcessor>},
+      {"RobertaProcessing", make_kind<PostProcessor, ClassifierProcessor>},
+      {"Sequence", make_kind<PostProcessor, SequenceProcessor>},
+      {"TemplateProcessing", make_kind<PostProcessor, TemplateProcessor>},
   };
-  if (json.is_null()) return nullptr;
-  const auto found = kinds.find(json.type());
-  if (found == kinds.end()) throw json.unsupported(names_of(kinds));
-  return found->second(json);
+  return json.is_null() ? nullptr : make_any(kinds, json);
 }
 
 }  // namespace lockstep::formats

@@ -1,9 +1,9 @@
 #include "formats/tokenizer/steps/pre_tokenizer.h"
 
 #include <algorithm>
-#include <map>
 
 #include "formats/tokenizer/text/byte_alphabet.h"
+#include "formats/tokenizer/text/json_kinds.h"
 #include "formats/tokenizer/text/pattern.h"
 #include "formats/tokenizer/text/unicode.h"
 
@@ -196,12 +196,8 @@ class FixedLengthSplit : public PreTokenizer {
 
 class SequenceSplit : public PreTokenizer {
  public:
-  explicit SequenceSplit(const JsonPart& json) {
-    for (const auto& part : json.parts("pretokenizers")) {
-      if (part.is_null()) throw part.refused("it is null");
-      steps_.push_back(make_pre_tokenizer(part));
-    }
-  }
+  explicit SequenceSplit(const JsonPart& json)
+      : steps_(make_all(json, "pretokenizers", make_pre_tokenizer)) {}
   void split(const Piece& piece, const PieceUse& use) const override { split_from(0, piece, use); }
 
  private:
@@ -213,14 +209,6 @@ class SequenceSplit : public PreTokenizer {
   }
   std::vector<std::unique_ptr<PreTokenizer>> steps_;
 };
-
-template <class Step>
-std::unique_ptr<PreTokenizer> new_pre_tokenizer(const JsonPart& json) {
-  if constexpr (std::is_default_constructible_v<Step>)
-    return std::make_unique<Step>();
-  else
-    return std::make_unique<Step>(json);
-}
 
 std::unique_ptr<PreTokenizer> new_white_space(const JsonPart&) {
   return std::make_unique<CharacterSplit>(is_white_space, Delimiter::Removed);
@@ -242,24 +230,20 @@ const char* const kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 std::unique_ptr<PreTokenizer> make_pre_tokenizer(const JsonPart& json) {
-  using Make = std::unique_ptr<PreTokenizer> (*)(const JsonPart&);
-  static const std::map<std::string, Make> kinds = {
-      {"BertPreTokenizer", new_pre_tokenizer<BertSplit>},
-      {"ByteLevel", new_pre_tokenizer<ByteLevelSplit>},
-      {"CharDelimiterSplit", new_pre_tokenizer<DelimiterSplit>},
+  static const JsonKinds<PreTokenizer> kinds = {
+      {"BertPreTokenizer", make_kind<PreTokenizer, BertSplit>},
+      {"ByteLevel", make_kind<PreTokenizer, ByteLevelSplit>},
+      {"CharDelimiterSplit", make_kind<PreTokenizer, DelimiterSplit>},
       {"Digits", new_digits},
-      {"FixedLength", new_pre_tokenizer<FixedLengthSplit>},
-      {"Metaspace", new_pre_tokenizer<MetaspaceSplit>},
+      {"FixedLength", make_kind<PreTokenizer, FixedLengthSplit>},
+      {"Metaspace", make_kind<PreTokenizer, MetaspaceSplit>},
       {"Punctuation", new_punctuation},
-      {"Sequence", new_pre_tokenizer<SequenceSplit>},
-      {"Split", new_pre_tokenizer<PatternSplit>},
-      {"Whitespace", new_pre_tokenizer<WordSplit>},
+      {"Sequence", make_kind<PreTokenizer, SequenceSplit>},
+      {"Split", make_kind<PreTokenizer, PatternSplit>},
+      {"Whitespace", make_kind<PreTokenizer, WordSplit>},
       {"WhitespaceSplit", new_white_space},
   };
-  if (json.is_null()) return nullptr;
-  const auto found = kinds.find(json.type());
-  if (found == kinds.end()) throw json.unsupported(names_of(kinds));
-  return found->second(json);
+  return json.is_null() ? nullptr : make_any(kinds, json);
 }
 
 }  // namespace lockstep::formats

@@ -51,10 +51,6 @@ std::string JsonPart::text(const char* key, const std::string& otherwise) const 
   return has(key) ? text(key) : otherwise;
 }
 
-std::optional<std::string> JsonPart::optional_text(const char* key) const {
-  return has(key) ? std::optional(text(key)) : std::nullopt;
-}
-
 std::string JsonPart::character(const char* key) const {
   const auto value = text(key);
   if (count_characters(value) != 1) throw refused(fmt::format("{} is not one character", key));

@@ -33,7 +33,6 @@ class JsonPart {
   // value is given for that.
   std::string text(const char* key) const;
   std::string text(const char* key, const std::string& otherwise) const;
-  std::optional<std::string> optional_text(const char* key) const;
   // A text of one character.
   std::string character(const char* key) const;
   bool flag(const char* key, std::optional<bool> otherwise = std::nullopt) const;

@@ -1,6 +1,8 @@
 #include "tracking/agent/sink_thread.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <mutex>
 
 #include "tests/temporary_directory.h"
@@ -67,6 +69,37 @@ TEST_CASE("sink thread: a pause that the server requests applies to all entries"
   REQUIRE(server.times.size() >= 3);
   for (size_t i = 1; i < server.times.size(); ++i)
     CHECK(server.times[i] - server.times[0] >= kPause);
+}
+
+TEST_CASE("sink thread: a file without permission is retried only while the run continues") {
+  const TemporaryDirectory dir;
+  const auto run = dir / "job";
+  std::filesystem::create_directories(run / "events");
+  Recorder::shared().reset();
+  std::atomic<int> num_tries = 0;
+  Recorder::shared().flush_with([&] {
+    ++num_tries;
+    errno = EACCES;
+    throw errno_error("cannot open x.csv");
+  });
+  {
+    SinkThread thread(Feed::SinkPart(sink_registry(), "recorder"),
+                      [](const std::string&) { return std::nullopt; });
+    const auto wait_until = [](const auto& condition) {
+      for (const auto end = Clock::now() + 60s; Clock::now() < end && !condition();)
+        std::this_thread::sleep_for(10ms);
+      REQUIRE(condition());
+    };
+    const auto plan = finished_entry(run, 0);
+    thread.add(plan);
+    wait_until([&] { return num_tries == 2; });
+    CHECK_FALSE(thread.status().gave_up);
+    thread.set_end(plan.id, kFinishedRun);
+    wait_until([&] { return thread.status().gave_up; });
+    CHECK_FALSE(thread.status().complete);
+    CHECK(thread.status().problem == "cannot open x.csv: Permission denied");
+  }
+  Recorder::shared().reset();
 }
 
 TEST_CASE("retry later: the pause is at most ten minutes") {

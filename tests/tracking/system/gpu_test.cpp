@@ -7,6 +7,7 @@
 
 #include "tests/tracking/system/fake_nvml.h"
 #include "tests/tracking/system/made_system.h"
+#include "tracking/system/gpu_watch.h"
 
 using namespace lockstep;
 using namespace lockstep::tracking;
@@ -74,10 +75,18 @@ TEST_CASE("gpu: metrics of every GPU, in the documented units") {
       expected[prefix + "run_memory_bytes"] = 5'000'000;
     }
     CHECK(gpu_values(sampler) == expected);
-    CHECK(sampler.gpu_names() == std::vector<std::string>{"Fake GPU 0", "Fake GPU 1"});
   }
   CHECK(vendor.nvml->num_inits == 1);
   CHECK(vendor.nvml->num_shutdowns == 1);
+}
+
+TEST_CASE("gpu: names") {
+  Vendor vendor;
+  GpuWatch watch(FAKE_NVML, std::chrono::seconds(20));
+  watch.begin_reading({});
+  std::vector<std::string> names;
+  for (const auto& gpu : watch.end_reading()) names.push_back(gpu.name);
+  CHECK(names == std::vector<std::string>{"Fake GPU 0", "Fake GPU 1"});
 }
 
 TEST_CASE("gpu: memory of the run is omitted if its processes are not listed") {

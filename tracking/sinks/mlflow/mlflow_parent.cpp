@@ -1,6 +1,5 @@
 #include "tracking/sinks/mlflow/mlflow_parent.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
 
@@ -8,7 +7,7 @@
 #include <cerrno>
 
 #include "core/system/durable_file.h"
-#include "core/system/file_descriptor.h"
+#include "core/system/file_lock.h"
 #include "lockstep/error.h"
 
 namespace lockstep::tracking {
@@ -16,8 +15,7 @@ namespace {
 
 // The lock is held while the descriptor is open.
 FileDescriptor lock_parent(const std::filesystem::path& path) {
-  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!file.is_open()) throw errno_error(fmt::format("cannot open {}", path.string()));
+  auto file = open_lock_file(path);
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK)
       throw environment_error("another process is creating the job's run on the MLflow server");

@@ -13,6 +13,7 @@
 #include <cerrno>
 
 #include "core/number_text.h"
+#include "core/system/poll_set.h"
 #include "lockstep/error.h"
 
 namespace lockstep::tracking {
@@ -32,12 +33,9 @@ Error core_exited_error() {
 // Returns false if `events` did not occur before the deadline.
 bool wait_for_socket(int fd, short events, Clock::time_point deadline) {
   pollfd request = {.fd = fd, .events = events, .revents = 0};
-  for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    const int ready = ::poll(&request, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
-    if (ready >= 0) return ready > 0;
-    if (errno != EINTR) throw errno_error("cannot wait for wandb-core");
-  }
+  const int ready = poll_until({&request, 1}, deadline);
+  if (ready < 0) throw errno_error("cannot wait for wandb-core");
+  return ready > 0;
 }
 
 void connect_core(int fd, const sockaddr* address, socklen_t size) {

@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <vector>
 
 #include "core/system/durable_file.h"
 #include "core/system/mutex.h"
+#include "core/system/poll_set.h"
 #include "lockstep/error.h"
 
 namespace lockstep::tracking {
@@ -38,12 +38,6 @@ std::vector<std::string> core_environment(const std::string& scratch,
     if (const auto value = environment(name))
       variables.push_back(fmt::format("{}={}", name, *value));
   return variables;
-}
-
-int remaining_ms(std::chrono::steady_clock::time_point deadline) {
-  const auto left = deadline - std::chrono::steady_clock::now();
-  return static_cast<int>(
-      std::max(std::chrono::ceil<std::chrono::milliseconds>(left).count(), int64_t{0}));
 }
 
 }  // namespace
@@ -112,12 +106,8 @@ void CoreProcess::wait_for_address() {
 }
 
 bool CoreProcess::wait(std::chrono::milliseconds timeout) const {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
   pollfd request = {.fd = handle_.get(), .events = POLLIN, .revents = 0};
-  int ready = 0;
-  while ((ready = ::poll(&request, 1, remaining_ms(deadline))) < 0 && errno == EINTR) {
-  }
-  return ready > 0;
+  return poll_until({&request, 1}, std::chrono::steady_clock::now() + timeout) > 0;
 }
 
 void CoreProcess::kill() {

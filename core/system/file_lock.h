@@ -6,7 +6,10 @@
 
 #include "core/system/file_descriptor.h"
 
-namespace lockstep::tracking {
+namespace lockstep {
+
+// Creates the file if needed. Throws Environment.
+FileDescriptor open_lock_file(const std::filesystem::path& path);
 
 class FileLock {
  public:
@@ -20,4 +23,4 @@ class FileLock {
   FileDescriptor file_;
 };
 
-}  // namespace lockstep::tracking
+}  // namespace lockstep

@@ -11,6 +11,7 @@ warm caches.
 """
 
 import argparse
+import collections
 import concurrent.futures
 import json
 import os
@@ -45,6 +46,7 @@ MODES = {"gpt2": "max-autotune-no-cudagraphs", "mlp": "reduce-overhead"}
 GOALS = {"gpt2": {"eager": 1.05, "torch.compile": 1}, "mlp": {"eager": 5, "torch.compile, reduce-overhead": 1.2}, "qwen3": {},
          "llama-lora": {"torch.compile": 1}}
 MFU_GOAL = {"qwen3": 0.45}
+COMPILING = 0.6  # the share of the time in which packages must be compiled
 WAYS = [way + graph for way in ("lockstep", "lockstep compiled") for graph in ("", ", CUDA graph")]
 
 
@@ -131,7 +133,7 @@ def compile_package(name, job, settings):
         model = [f"lockstep.models:{job['kind']}", *arguments, "--loss", "cross_entropy"]
     begin = time.monotonic()
     output_of([sys.executable, "-m", "lockstep.compile.command_line", *model, "--precision", job["precision"], "--device", settings.device,
-               "--batch", write_run_file(job, settings, 1), "-o", package], settings.directory, 3600,
+               "--batch", write_run_file(job, settings, 1), "-o", package], settings.directory, time_left(settings, COMPILING),
               PATH=f"{BIN}:{os.environ['PATH']}", PYTHONPATH=str(SOURCE / "python"))
     print(f"{name}: compiled in {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
     return package
@@ -140,7 +142,7 @@ def compile_package(name, job, settings):
 def lockstep(job, settings, package=None, graph=False):
     file = write_run_file(job, settings, job["steps"], package, graph)
     begin = time.time()
-    output_of([BIN / "lockstep-trainer", file], settings.directory, 3600)
+    output_of([BIN / "lockstep-trainer", file], settings.directory, time_left(settings))
     runs = settings.directory / "runs"
     values = newest_run(runs)
     seconds = [job["batch"] / speed for speed in values["train/samples_per_s"]]
@@ -160,7 +162,7 @@ def peer(job, settings, *options, steps=None):
     result = last_json(output_of(
         [sys.executable, SOURCE / "bench" / "step_peer.py", "--data", data_of(job, settings.directory), *model, "--optimizer", "adamw",
          "--lr", job["lr"], "--batch-size", job["batch"], "--steps", steps, "--interval", steps // 8,
-         "--device", settings.device, "--precision", job["precision"], *options], settings.directory, 3600,
+         "--device", settings.device, "--precision", job["precision"], *options], settings.directory, time_left(settings),
         PYTHONPATH=str(SOURCE / "python"), TORCHINDUCTOR_CACHE_DIR=settings.directory / "inductor"))
     return {**result, "first_step": result["first_step_at"] - begin}
 
@@ -170,21 +172,35 @@ def peers_of(name):
     return {**PEERS, **({f"torch.compile, {MODES[name]}": ["--tuned", "--compile", "--compile-mode", MODES[name]]} if name in MODES else {})}
 
 
+def time_left(settings, share=1):
+    """Seconds until this share of the time of --seconds has passed."""
+    return max(1, settings.begin + share * settings.seconds - time.monotonic())
+
+
+def attempt(what, run, settings):
+    """None if it fails or does not end in time. Then the result lacks it, and says so."""
+    try:
+        return run()
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
+        reason = "no time left" if isinstance(error, subprocess.TimeoutExpired) else str(error).strip().splitlines()[-1]
+        settings.missing.append(f"{what}: {reason}")
+        print(f"{what}: {error}", file=sys.stderr, flush=True)
+        return None
+
+
 def compile_all(chosen, settings):
     """{job: package}. Fills the cache of torch.compile with all that rounds will use. All at once."""
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        packages, started = {}, []
+    with concurrent.futures.ThreadPoolExecutor(32) as pool:
+        packages = {}
         for name, job in chosen.items():
             data_of(job, settings.directory)
             if job["kind"] == "hf":
                 write_model(job, settings.directory)
             if wanted(settings, "lockstep compiled") or wanted(settings, "lockstep compiled, CUDA graph"):
-                packages[name] = pool.submit(compile_package, name, job, settings)
+                packages[name] = pool.submit(attempt, f"{name}: package", lambda n=name, j=job: compile_package(n, j, settings), settings)
             for side, options in peers_of(name).items():
                 if "--compile" in options and wanted(settings, side):
-                    started.append(pool.submit(peer, job, settings, *options, steps=8))
-        for each in started:
-            each.result()
+                    pool.submit(attempt, f"{name}: {side}, compiling", lambda j=job, o=options: peer(j, settings, *o, steps=8), settings)
         return {name: package.result() for name, package in packages.items()}
 
 
@@ -192,18 +208,25 @@ def wanted(settings, side):
     return not settings.sides or side in settings.sides
 
 
+def sides_of(name, job, settings, package):
+    """({side of Lockstep: function that measures it}, the same of its peers)"""
+    ways = {"lockstep": {}, **({"lockstep compiled": {"package": package}} if package else {})}
+    if settings.device == "cuda":
+        ways |= {f"{way}, CUDA graph": {**how, "graph": True} for way, how in ways.items()}
+    ours = {way: lambda h=how: lockstep(job, settings, **h) for way, how in ways.items() if wanted(settings, way)}
+    others = {side: lambda o=options: peer(job, settings, *o) for side, options in peers_of(name).items() if wanted(settings, side)}
+    return ours, others
+
+
 def rows(name, job, settings, package):
     """Compares each variant of Lockstep with each of Python, including the first step."""
-    ours = {"lockstep": {}, **({"lockstep compiled": {"package": package}} if package else {})}
-    if settings.device == "cuda":
-        ours |= {f"{way}, CUDA graph": {**how, "graph": True} for way, how in ours.items()}
-    ours, others = ({side: how for side, how in sides.items() if wanted(settings, side)} for sides in (ours, peers_of(name)))
-    sides = {**{side: lambda h=how: lockstep(job, settings, **h) for side, how in ours.items()},
-             **{side: lambda o=options: peer(job, settings, *o) for side, options in others.items()}}
-    speed, first, loss, mfu = ({side: [] for side in sides} for _ in range(4))
+    ours, others = sides_of(name, job, settings, package)
+    speed, first, loss, mfu = (collections.defaultdict(list) for _ in range(4))
     for _ in range(settings.rounds):
-        for side, run in sides.items():
-            result = run()
+        for side, run in {**ours, **others}.items():
+            result = attempt(f"{name}: {side}", run, settings)
+            if result is None:
+                continue
             seconds = statistics.median(result["seconds"][1:])  # the first part warms up
             speed[side].append(job["batch"] * job["length"] / seconds)
             first[side].append(result["first_step"])
@@ -214,11 +237,11 @@ def rows(name, job, settings, package):
     expected = next(iter(loss.values()), [])
     wrong = {side: values for side, values in loss.items() if abs(values[-1] - expected[-1]) > job["tolerance"]}
     assert not wrong, f"{name}: the loss of {wrong} differs from {expected}"
-    for way in ours:
+    for way in filter(speed.__contains__, ours):
         if None not in mfu[way]:
             yield {"row": f"{name}: MFU of {way}", "unit": "of the peak", "lockstep": round(statistics.median(mfu[way]), 3),
                    "peer": None, "ratio": None, "goal": MFU_GOAL.get(name), "rounds": {"lockstep": mfu[way]}}
-        for other in others:
+        for other in filter(speed.__contains__, others):
             yield compared(f"{name}: {way} against {other}", job["unit"], speed[way], speed[other],
                            statistics.median(speed[way]) / statistics.median(speed[other]), GOALS[name].get(other))
             yield compared(f"{name}: first step, {way} against {other}", "s", first[way], first[other],
@@ -240,23 +263,28 @@ def gpu_name(device):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--only", nargs="+", choices=jobs(True), help="run only these jobs")
+    parser.add_argument("--seconds", type=float, default=3600, help="end by then: what is not compiled in 60 %% of them is not measured")
+    parser.add_argument("--only", nargs="+", choices=jobs(True), help="run only these jobs, in this order")
     parser.add_argument("--sides", nargs="+", choices=[*WAYS, *PEERS, *(f"torch.compile, {mode}" for mode in MODES.values())], help="run only these")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
     parser.add_argument("--quick", action="store_true", help="small models, few steps: no measurement")
     parser.add_argument("--out", type=pathlib.Path, help="also write the result as JSON")
     settings = parser.parse_args()
+    settings.begin, settings.missing, found = time.monotonic(), [], []
     with tempfile.TemporaryDirectory() as name:
         settings.directory = pathlib.Path(name)
         machine = {**measuring.machine(name), "gpu": gpu_name(settings.device)}
-        chosen = {name: job for name, job in jobs(settings.quick).items() if name in (settings.only or jobs(True))}
+        chosen = {name: jobs(settings.quick)[name] for name in settings.only or jobs(settings.quick)}
         packages = compile_all(chosen, settings)
-        found = [row for name, job in chosen.items() for row in rows(name, job, settings, packages.get(name))]
-    if not found:
+        for name, job in chosen.items():
+            found += rows(name, job, settings, packages.get(name))
+            measuring.save({"command": "bench/gpu.py " + " ".join(sys.argv[1:]), "commit": measuring.commit(), "machine": machine,
+                            "date": time.strftime("%Y-%m-%d"), "rows": found, "missing": settings.missing}, settings.out)
+    if not found and not settings.missing:
         sys.exit("bench/gpu.py: --sides has nothing to compare: name one of Lockstep's and one of its peers")
     print_table("one GPU", [{key: value for key, value in row.items() if key != "rounds"} for row in found])
-    measuring.save({"command": "bench/gpu.py " + " ".join(sys.argv[1:]), "commit": measuring.commit(),
-                    "machine": machine, "date": time.strftime("%Y-%m-%d"), "rows": found}, settings.out)
+    if settings.missing:
+        sys.exit("\n".join(["missing:", *settings.missing]))
 
 
 if __name__ == "__main__":

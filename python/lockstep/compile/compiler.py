@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import os
+import pickle
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +24,6 @@ from lockstep.compile.batch_sizes import FixedSize, shape_env_of, traced_size, t
 from lockstep.compile.code_cache import Code, key_of, key_of_processor, load_code, store_code
 from lockstep.compile.errors import CompilerFault, quiet
 from lockstep.compile.processes import in_forks, in_new_processes, number_of_cores, results_of
-
 
 BYTES_OF_PROCESS = 4 << 30  # of a GPU's memory, for a process that compiles: its context, and kernels that are tried
 
@@ -120,8 +120,8 @@ def compile_all(modules: Sequence[torch.fx.GraphModule], device: str, settings: 
         return [compile_one(modules[0], settings)]
     if not torch.cuda.is_initialized():
         return results_of(in_forks(lambda i: compile_one(modules[i], settings)), len(modules), number_of_cores(), progress)
-    contents = [stored(module) for module in modules]
-    if all(contents):
+    contents = [stored(module) for module in modules] if "cpp.vec_isa_ok" in settings else []  # each would probe them
+    if contents and all(contents):
         limit = min(number_of_cores(), processes_of_gpu(), len(modules))
         threads = {"TORCHINDUCTOR_COMPILE_THREADS": str(max(1, number_of_cores() // limit))}  # otherwise, one per core in each process
         start = in_new_processes(compile_stored, [(content, settings) for content in contents], threads)
@@ -148,7 +148,7 @@ def stored(module: torch.fx.GraphModule) -> bytes | None:
             node.meta = {}
     try:
         return GraphPickler.dumps(module)
-    except BypassFxGraphCache:
+    except (BypassFxGraphCache, pickle.PicklingError, TypeError, AttributeError):
         return None
 
 

@@ -59,7 +59,7 @@ at::Tensor Projection::forward(const at::Tensor& x) const {
 at::Tensor Projection::adapted(const at::Tensor& x, const at::Tensor& y) const {
   const auto input = lora_dropout->forward(x);
   const auto inner = project(input, lora_a);
-  // One matrix product that adds: with separate operators, five more passes over memory.
+  // One matrix product that adds: with separate operators, four more passes over memory.
   if (!magnitude.defined() && inner.scalar_type() == y.scalar_type())
     return at::Tensor(y).addmm_(inner, lora_b.to(y.scalar_type()).t(), 1, lora_scale);
   const auto added = project(inner, lora_b) * lora_scale;

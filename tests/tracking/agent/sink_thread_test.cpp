@@ -46,6 +46,14 @@ EntryPlan finished_entry(const std::filesystem::path& run, int rank) {
   return {.run_dir = run, .id = id, .log = event_log_path(run, rank)};
 }
 
+// SinkThread has no event for its status, which is polled.
+template <class Condition>
+void wait_until(const Condition& condition) {
+  for (const auto end = Clock::now() + 60s; Clock::now() < end && !condition();)
+    std::this_thread::sleep_for(10ms);
+  REQUIRE(condition());
+}
+
 }  // namespace
 
 TEST_CASE("sink thread: a pause that the server requests applies to all entries") {
@@ -62,9 +70,7 @@ TEST_CASE("sink thread: a pause that the server requests applies to all entries"
       thread.add(plan);
       thread.set_end(plan.id, kFinishedRun);
     }
-    for (const auto end = Clock::now() + 60s; Clock::now() < end && !thread.status().complete;)
-      std::this_thread::sleep_for(10ms);
-    REQUIRE(thread.status().complete);
+    wait_until([&] { return thread.status().complete; });
   }
   REQUIRE(server.times.size() >= 3);
   for (size_t i = 1; i < server.times.size(); ++i)
@@ -85,11 +91,6 @@ TEST_CASE("sink thread: a file without permission is retried only while the run 
   {
     SinkThread thread(Feed::SinkPart(sink_registry(), "recorder"),
                       [](const std::string&) { return std::nullopt; });
-    const auto wait_until = [](const auto& condition) {
-      for (const auto end = Clock::now() + 60s; Clock::now() < end && !condition();)
-        std::this_thread::sleep_for(10ms);
-      REQUIRE(condition());
-    };
     const auto plan = finished_entry(run, 0);
     thread.add(plan);
     wait_until([&] { return num_tries == 2; });

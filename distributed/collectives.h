@@ -17,7 +17,7 @@ namespace lockstep::distributed {
 
 enum class ReduceOp { Sum, Min, Max };
 
-// In place, with the result on every rank.
+// In place, with the result on every rank. Requires: a tensor without gaps between its elements.
 void all_reduce(World& world, at::Tensor& tensor, ReduceOp op, std::string_view name);
 
 // In place, with the result on `root`; on other ranks the content is unspecified afterwards.

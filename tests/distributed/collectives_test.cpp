@@ -42,6 +42,25 @@ TEST_CASE("collectives: all_reduce computes sum, minimum and maximum on every ra
   }
 }
 
+TEST_CASE("collectives: a sum has the same bits over Gloo, small or large, and in shared memory") {
+  constexpr int kSmall = 1000, kLarge = 20'000;
+  for (const auto count : {kSmall, kLarge}) {
+    const auto sum_by = [&](BackendChoice backend) {
+      return run_ranks(
+          3,
+          [&](World& world) {
+            auto sum = at::arange(count, at::kFloat).add(world.rank()).sin();
+            all_reduce(world, sum, ReduceOp::Sum, "sum");
+            return sum;
+          },
+          backend);
+    };
+    const auto over_gloo = sum_by(BackendChoice::Gloo);
+    for (const auto& sum : sum_by(BackendChoice::Shm)) CHECK(at::equal(sum, over_gloo[0]));
+    for (const auto& sum : over_gloo) CHECK(at::equal(sum, over_gloo[0]));
+  }
+}
+
 TEST_CASE("collectives: reduce to a root and broadcast from it") {
   const auto results = run_ranks(3, [](World& world) {
     auto sum = at::full({2}, world.rank() + 1, at::kLong);
@@ -55,14 +74,22 @@ TEST_CASE("collectives: reduce to a root and broadcast from it") {
 }
 
 TEST_CASE("collectives: all_gather returns the tensors in rank order and keeps their shape") {
-  const auto results = run_ranks(3, [](World& world) {
-    const auto all = all_gather(world, at::full({2, 2}, world.rank(), at::kFloat), "all");
-    return std::pair{all.sizes().vec(), all.select(1, 1).select(1, 0).contiguous()};
-  });
-  for (const auto& [sizes, column] : results) {
-    CHECK(sizes == std::vector<int64_t>{3, 2, 2});
-    CHECK(at::equal(column, at::arange(3, at::kFloat)));
-  }
+  constexpr int kSmall = 2, kLarge = 10'000;
+  for (const auto backend : {BackendChoice::Shm, BackendChoice::Gloo})
+    for (const auto rows : {kSmall, kLarge}) {
+      const auto results = run_ranks(
+          3,
+          [&](World& world) {
+            const auto all =
+                all_gather(world, at::full({rows, 2}, world.rank(), at::kFloat), "all");
+            return std::pair{all.sizes().vec(), all.select(1, 1).select(1, 0).contiguous()};
+          },
+          backend);
+      for (const auto& [sizes, column] : results) {
+        CHECK(sizes == std::vector<int64_t>{3, rows, 2});
+        CHECK(at::equal(column, at::arange(3, at::kFloat)));
+      }
+    }
 }
 
 TEST_CASE("collectives: a missing rank is a PeerError with operation, rank and time waited") {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "core/system/crc32c.h"
@@ -14,31 +15,17 @@
 namespace lockstep::distributed {
 namespace {
 
-// Note [Agreement on names]: the all-reduce needs tensors of equal size on all ranks, even if their
-// names differ. So counters are sent in pieces of fixed size, and each piece begins with a 20-bit
-// hash h of the names and their number, as h and h*h. Summed over W ranks, W * sum(h*h) == sum(h)^2
-// exactly if all h are equal (Cauchy-Schwarz); with h < 2^20 the sums are exact in doubles for
-// W < 2^13.
-constexpr int64_t kPieceCounters = 60;
-constexpr int64_t kHeader = 4;
-constexpr int64_t kPieceSize = kHeader + 2 * kPieceCounters;
-constexpr uint32_t kHashBits = 20;
+// Note [Agreement on names]: arrays of all ranks need the same size, even if their names differ. So
+// counters are sent in pieces of fixed size, and each piece begins with checksums of the names.
+constexpr size_t kPieceCounters = 60;
+constexpr size_t kHeader = 2;
+constexpr size_t kPieceSize = kHeader + 2 * kPieceCounters;
 
-struct Hashes {
-  double low, high;
-};
-
-Hashes hash_names(const Counters& counters) {
+std::array<double, kHeader> checksums_of_names(const Counters& counters) {
   std::string names = std::to_string(counters.size());
   for (const auto& [name, counter] : counters) names += '\n' + name;
-  const auto low = crc32c(names.data(), names.size());
-  const auto high = crc32c(names.data(), names.size(), 0x5eed);
-  constexpr uint32_t kMask = (1u << kHashBits) - 1;
-  return {static_cast<double>(low & kMask), static_cast<double>(high & kMask)};
-}
-
-bool all_equal(double sum, double sum_of_squares, double world_size) {
-  return world_size * sum_of_squares == sum * sum;
+  return {static_cast<double>(crc32c(names.data(), names.size())),
+          static_cast<double>(crc32c(names.data(), names.size(), 0x5eed))};
 }
 
 [[noreturn]] void report_difference(World& world, const Counters& counters) {
@@ -63,45 +50,58 @@ bool all_equal(double sum, double sum_of_squares, double world_size) {
   throw config_error("metrics differ between ranks");
 }
 
-at::Tensor pack(const std::vector<Counter>& counters, size_t begin, const Hashes& hashes) {
-  auto piece = at::zeros({kPieceSize}, at::kDouble);
-  auto* values = piece.mutable_data_ptr<double>();
-  values[0] = hashes.low;
-  values[1] = hashes.low * hashes.low;
-  values[2] = hashes.high;
-  values[3] = hashes.high * hashes.high;
+// The pieces of all ranks that begin with counter `begin`, [world size, values]. `row` follows them.
+at::Tensor gather_pieces(World& world, const std::vector<Counter>& counters, size_t begin,
+                         const std::array<double, kHeader>& checksums,
+                         std::span<const double> row) {
+  const auto size = kPieceSize + row.size();
+  auto pieces = at::empty({world.world_size(), static_cast<int64_t>(size)}, at::kDouble);
+  const std::span own(pieces.mutable_data_ptr<double>() + world.rank() * size, size);
+  std::ranges::fill(own, 0);
+  std::ranges::copy(checksums, own.begin());
   const auto end = std::min(counters.size(), begin + kPieceCounters);
   for (size_t i = begin; i < end; ++i) {
-    values[kHeader + 2 * (i - begin)] = counters[i].sum;
-    values[kHeader + 2 * (i - begin) + 1] = counters[i].count;
+    own[kHeader + 2 * (i - begin)] = counters[i].sum;
+    own[kHeader + 2 * (i - begin) + 1] = counters[i].count;
   }
-  return piece;
+  std::ranges::copy(row, own.begin() + kPieceSize);
+  all_gather_chunks(world, pieces, "metrics");
+  return pieces;
 }
 
 }  // namespace
 
 Counters merge_counters(World& world, const Counters& counters) {
-  if (!world.is_distributed()) return counters;
+  return merge_counters(world, counters, {}).counters;
+}
+
+Merged merge_counters(World& world, const Counters& counters, std::span<const double> row) {
+  Merged merged;
+  if (!world.is_distributed()) return {counters, {{row.begin(), row.end()}}};
   std::vector<Counter> local;
   for (const auto& [name, counter] : counters) local.push_back(counter);
-  const auto hashes = hash_names(counters);
-  std::vector<Counter> merged;
+  const auto checksums = checksums_of_names(counters);
+  auto name = counters.begin();
+  size_t begin = 0;
   do {  // ranks without counters take part in the first piece too
-    auto piece = pack(local, merged.size(), hashes);
-    all_reduce(world, piece, ReduceOp::Sum, "metrics");
-    const auto* values = piece.const_data_ptr<double>();
-    const auto world_size = static_cast<double>(world.world_size());
-    if (!all_equal(values[0], values[1], world_size) ||
-        !all_equal(values[2], values[3], world_size))
-      report_difference(world, counters);
-    const auto count = std::min<size_t>(local.size() - merged.size(), kPieceCounters);
-    for (size_t i = 0; i < count; ++i)
-      merged.push_back({values[kHeader + 2 * i], values[kHeader + 2 * i + 1]});
-  } while (merged.size() < local.size());
-  Counters result;
-  size_t next = 0;
-  for (const auto& [name, counter] : counters) result[name] = merged[next++];
-  return result;
+    const auto pieces = gather_pieces(world, local, begin, checksums, row);
+    const auto count = std::min(local.size() - begin, kPieceCounters);
+    std::vector<Counter> sums(count);
+    for (int rank = 0; rank < world.world_size(); ++rank) {
+      const auto* const values = pieces.const_data_ptr<double>() + rank * pieces.size(1);
+      if (!std::equal(checksums.begin(), checksums.end(), values))
+        report_difference(world, counters);
+      for (size_t i = 0; i < count; ++i) {
+        sums[i].sum += values[kHeader + 2 * i];
+        sums[i].count += values[kHeader + 2 * i + 1];
+      }
+      if (begin == 0)
+        merged.rows.emplace_back(values + kPieceSize, values + kPieceSize + row.size());
+    }
+    for (const auto& sum : sums) merged.counters[(name++)->first] = sum;
+    begin += kPieceCounters;
+  } while (begin < local.size());
+  return merged;
 }
 
 }  // namespace lockstep::distributed

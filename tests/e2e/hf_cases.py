@@ -14,7 +14,8 @@ TOKENS = 8
 
 @dataclass
 class Case:
-    """`model`, `config`: names of transformers' classes; no config: a class of diffusers. `data`: its fields, of SAMPLES samples. `changes`: NAME=VALUE.
+    """`model`, `config`: names of transformers' classes; no config: a class of diffusers, with a `scheduler`. `data`: its fields, of SAMPLES
+    samples. `changes`: NAME=VALUE.
 
     `refused`: parts of the error message.
     """
@@ -26,6 +27,7 @@ class Case:
     refused: tuple[str, ...] = ()
     short: bool = False  # in the short form of the test
     changes: tuple[str, ...] = ()
+    scheduler: str = "DDPMScheduler"
 
 
 # Data.
@@ -228,7 +230,8 @@ ATTENDED = {"sample_size": 8, "in_channels": 1, "out_channels": 1, "attention_he
 
 DENOISERS |= {
     "sd3": Case("SD3Transformer2DModel", "", {**ATTENDED, "patch_size": 2, "num_layers": 2, "num_attention_heads": 2, "joint_attention_dim": 8,
-                "caption_projection_dim": 8, "pooled_projection_dim": 8, "pos_embed_max_size": 8}, noisy_images_with_pooled_text),
+                "caption_projection_dim": 8, "pooled_projection_dim": 8, "pos_embed_max_size": 8}, noisy_images_with_pooled_text,
+                scheduler="FlowMatchEulerDiscreteScheduler"),
     "unet with text": Case("UNet2DConditionModel", "", {**ATTENDED, "layers_per_block": 1, "block_out_channels": [8, 8], "norm_num_groups": 4,
                            "cross_attention_dim": 8, "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"],
                            "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"]}, noisy_images_with_text),
@@ -259,6 +262,12 @@ def data_of(case):
     return case.data()
 
 
+def scheduler_of(case):
+    import diffusers
+
+    return getattr(diffusers, case.scheduler)()
+
+
 def save(case, directory):
     model = build(case)
     if case.config == "TimmWrapperConfig":  # as timm writes it
@@ -267,6 +276,8 @@ def save(case, directory):
         timm.models.save_for_hf(model.timm_model, directory, model_args=case.options["model_args"], safe_serialization=True)
     else:
         model.save_pretrained(directory)
+    if not case.config:
+        scheduler_of(case).save_pretrained(directory)
     return directory
 
 

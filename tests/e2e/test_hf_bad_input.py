@@ -72,7 +72,7 @@ DENOISERS = {
     "an argument of another class": ({}, {}, ["layer_per_block=2"], ["UNet2DModel has no 'layer_per_block'", "did you mean 'layers_per_block'?"]),
     "groups that do not divide": ({"norm_num_groups": 3}, {}, [], ["config.json: ValueError: ", "divisible"]),
     "a task": ({}, {}, ["--task", "causal-lm"], ["--task causal-lm: a model of diffusers has one task"]),
-    "flow matching": ({}, {"_class_name": "FlowMatchEulerDiscreteScheduler"}, [], ["scheduler_config.json: a FlowMatchEulerDiscreteScheduler has"]),
+    "another schedule": ({}, {"_class_name": "EDMEulerScheduler"}, [], ["scheduler_config.json: a EDMEulerScheduler has no table of noise"]),
     "another target": ({}, {"prediction_type": "flow"}, [], ["scheduler_config.json: prediction_type 'flow'", "valid: epsilon"]),
     "the variance too": ({"out_channels": 2}, {}, [], ["also predict the variance are not supported"]),
 }

@@ -39,15 +39,23 @@ def use(job, case, package):
     job.write()
 
 
-def eager_loss(model, batch):
+def noisy_time_and_target(scheduler, image, noise, step):
+    """Of diffusers, for `step` of the data."""
+    if hasattr(scheduler, "scale_noise"):
+        time = scheduler.timesteps[step]
+        return scheduler.scale_noise(image, time, noise), time, noise - image
+    targets = {"epsilon": noise, "sample": image, "v_prediction": scheduler.get_velocity(image, noise, step)}
+    return scheduler.add_noise(image, noise, step), step, targets[scheduler.config.prediction_type]
+
+
+def eager_loss(case, model, batch):
     """`targets` are the next tokens; `labels` are what transformers expects."""
     batch = dict(batch)
     if "noise" in batch:
-        import diffusers
-
-        noisy = diffusers.DDPMScheduler().add_noise(batch["image"], batch["noise"], batch["timestep"])
-        named = {"class_labels" if name == "label" else name: tensor for name, tensor in batch.items() if name not in ("image", "noise")}
-        return F.mse_loss(model(noisy, **named).sample, batch["noise"])
+        given = [batch.pop(name) for name in ("image", "noise", "timestep")]
+        noisy, time, target = noisy_time_and_target(hf_cases.scheduler_of(case), *given)
+        named = {"class_labels" if name == "label" else name: tensor for name, tensor in batch.items()}
+        return F.mse_loss(model(noisy, timestep=time, **named).sample, target)
     if "targets" in batch:
         return F.cross_entropy(model(input_ids=batch["tokens"]).logits.flatten(0, 1), batch["targets"].flatten())
     if "image" in batch:
@@ -79,12 +87,12 @@ def train_in_python(case, directory):
     for step in range(STEPS):
         begin = step * BATCH % SAMPLES
         optimizer.zero_grad()
-        loss = eager_loss(model, {name: tensor[begin : begin + BATCH] for name, tensor in data.items()})
+        loss = eager_loss(case, model, {name: tensor[begin : begin + BATCH] for name, tensor in data.items()})
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
     with torch.no_grad():
-        return model, losses, eager_loss(model.eval(), data).item()
+        return model, losses, eager_loss(case, model.eval(), data).item()
 
 
 @pytest.mark.parametrize("name", [name for name in chosen(CASES) if not CASES[name].refused])
@@ -160,8 +168,8 @@ def test_a_new_head_starts_from_random_weights(tmp_path):
     assert task == "token-classification" and model.classifier.weight.shape[0] == CLASSES
 
 
-@pytest.mark.parametrize("predicts", ["epsilon", "v_prediction", "sample"])
-def test_denoisers_are_trained_as_in_diffusers(tmp_path, predicts):
+@pytest.mark.parametrize("kind", ["epsilon", "v_prediction", "sample", "flow"])
+def test_denoisers_are_trained_as_in_diffusers(tmp_path, kind):
     """With given noise and time steps, and with drawn ones, whose loss is compared with that of as many drawn in Python."""
     import diffusers
 
@@ -169,22 +177,37 @@ def test_denoisers_are_trained_as_in_diffusers(tmp_path, predicts):
     from lockstep.compile.hf.directory import ModelDirectory
 
     case = CASES["unet"]
-    scheduler = diffusers.DDIMScheduler(num_train_timesteps=50, beta_schedule="squaredcos_cap_v2", prediction_type=predicts)
+    if kind == "flow":
+        scheduler = diffusers.FlowMatchEulerDiscreteScheduler(num_train_timesteps=50, shift=3.0)
+    else:
+        scheduler = diffusers.DDIMScheduler(num_train_timesteps=50, beta_schedule="squaredcos_cap_v2", prediction_type=kind)
     model, batch = hf_cases.build(case).eval(), hf_cases.data_of(case)
     model.save_pretrained(tmp_path)
     scheduler.save_pretrained(tmp_path)
     batch = {name: tensor.repeat(8, *[1] * (tensor.dim() - 1)) for name, tensor in batch.items()}
     batch |= {"noise": torch.randn_like(batch["image"]), "timestep": torch.randint(0, 50, batch["timestep"].shape)}
-    noisy = scheduler.add_noise(batch["image"], batch["noise"], batch["timestep"])
-    target = {"epsilon": batch["noise"], "sample": batch["image"],
-              "v_prediction": scheduler.get_velocity(batch["image"], batch["noise"], batch["timestep"])}[predicts]
+    noisy, time, target = noisy_time_and_target(scheduler, *(batch[name] for name in ("image", "noise", "timestep")))
     with torch.no_grad():
-        expected = F.mse_loss(model(noisy, batch["timestep"], class_labels=batch["label"]).sample, target).item()
+        expected = F.mse_loss(model(noisy, time, class_labels=batch["label"]).sample, target).item()
         given = loss_of_denoiser(ModelDirectory(str(tmp_path)), model, batch).function(model, batch).item()
         drawn = {name: batch[name] for name in ("image", "label")}
         losses = [loss_of_denoiser(ModelDirectory(str(tmp_path)), model, drawn).function(model, drawn).item() for _ in range(2)]
     assert given == pytest.approx(expected, rel=1e-6)
     assert losses[0] != losses[1] and losses == pytest.approx([expected] * 2, rel=0.1)
+
+
+def test_steps_of_flow_matching_have_the_density_of_diffusers():
+    import diffusers
+    from diffusers.training_utils import compute_density_for_timestep_sampling
+
+    from lockstep.compile.hf.denoiser import FlowMatching
+
+    torch.manual_seed(0)
+    count = 10_000
+    steps = FlowMatching(diffusers.FlowMatchEulerDiscreteScheduler()).draw(count, torch.device("cpu"))
+    places = compute_density_for_timestep_sampling("logit_normal", count, 0.0, 1.0)
+    assert 0 <= steps.min() and steps.max() < 1000
+    assert greatest_difference(steps.numpy(), (places * 1000).long().numpy()) < 1.63 * (2 / count) ** 0.5  # exceeded by 1 % of all samples
 
 
 LEVELS = 4  # time steps of the noise schedule below

@@ -70,7 +70,7 @@ MetricsReporter::Summary MetricsReporter::log(const HookContext& run, const Step
                                               const std::string& target_name) {
   auto meter = meter_;  // if a rank is lost meanwhile, all of this is logged again
   const auto local = meter.take();
-  const auto global = merge_measured(world_, local);
+  const auto [global, rows] = merge_measured(world_, local, as_row(times));
   const auto now = std::chrono::steady_clock::now();
   const std::chrono::duration<double> elapsed = now - logged_at_;
   NamedValues values;
@@ -79,7 +79,7 @@ MetricsReporter::Summary MetricsReporter::log(const HookContext& run, const Step
     add_means(values, "rank/", local);
     add_all(values, rank_step_times(times));
   }
-  const auto of_ranks = gather_step_times(world_, run.step, times);
+  const auto of_ranks = compare_step_times(rows, run.step);
   add_all(values, of_ranks.metrics);
   add_optimizer(values, optimizer);
   if (elapsed.count() > 0) {

@@ -1,28 +1,22 @@
 #include "trainer/loop/step_times.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
-
-#include "distributed/collectives.h"
 
 namespace lockstep::trainer {
 namespace {
 
 constexpr std::array kParts = {"step",     "data_wait",     "forward",
                                "backward", "communication", "optimizer"};
-constexpr size_t kNumValues = kParts.size() + 1;  // and own()
-
-std::array<double, kNumValues> as_row(const StepTimes& times) {
-  return {times.whole,         times.data_wait, times.forward, times.backward,
-          times.communication, times.optimizer, times.own()};
-}
-
 double median_of_sorted(const std::vector<double>& values) {
   return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
 }
 
 }  // namespace
+
+std::vector<double> as_row(const StepTimes& times) {
+  return {times.whole,         times.data_wait, times.forward, times.backward,
+          times.communication, times.optimizer, times.own()};
+}
 
 std::vector<std::pair<std::string, double>> rank_step_times(const StepTimes& own) {
   std::vector<std::pair<std::string, double>> values = {{"rank/step_time_s", own.own()}};
@@ -71,23 +65,17 @@ StepTimes StepClock::take() {
   return times;
 }
 
-StepTimesOfRanks gather_step_times(World& world, int64_t step, const StepTimes& own) {
-  StepTimesOfRanks gathered;
-  auto& values = gathered.metrics;
-  const auto row = as_row(own);
-  if (!world.is_distributed()) {
+StepTimesOfRanks compare_step_times(const std::vector<std::vector<double>>& rows, int64_t step) {
+  StepTimesOfRanks compared;
+  auto& values = compared.metrics;
+  if (rows.size() == 1) {
     for (size_t part = 0; part < kParts.size(); ++part)
-      values.emplace_back(std::string("time/") + kParts[part], row[part]);
-    return gathered;
+      values.emplace_back(std::string("time/") + kParts[part], rows.front()[part]);
+    return compared;
   }
-  auto local = at::empty({static_cast<int64_t>(kNumValues)}, at::kDouble);
-  std::copy(row.begin(), row.end(), local.mutable_data_ptr<double>());
-  const auto all = distributed::all_gather(world, local, "step times");
-  const auto num_ranks = static_cast<size_t>(world.world_size());
   const auto column = [&](size_t part) {
-    std::vector<double> times(num_ranks);
-    for (size_t rank = 0; rank < num_ranks; ++rank)
-      times[rank] = all.const_data_ptr<double>()[rank * kNumValues + part];
+    std::vector<double> times;
+    for (const auto& row : rows) times.push_back(row[part]);
     return times;
   };
   for (size_t part = 0; part < kParts.size(); ++part) {
@@ -108,8 +96,8 @@ StepTimesOfRanks gather_step_times(World& world, int64_t step, const StepTimes& 
   values.emplace_back("time/slowest_rank", static_cast<double>(ranks.slowest));
   values.emplace_back("time/slowest_rank_s", ranks.seconds);
   values.emplace_back("time/other_ranks_s", ranks.others);
-  gathered.ranks = ranks;
-  return gathered;
+  compared.ranks = ranks;
+  return compared;
 }
 
 }  // namespace lockstep::trainer

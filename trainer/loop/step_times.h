@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "core/system/progress_page.h"
-#include "lockstep/world.h"
 #include "tracking/alerts/slow_rank.h"
 
 namespace lockstep::trainer {
@@ -59,9 +58,12 @@ struct StepTimesOfRanks {
   std::optional<tracking::RankTimes> ranks;  // nullopt: there is one
 };
 
-// Collective, after `step`: "time/step/min", ".../median", ".../max" and the same for each part, in seconds;
+// The parts above as numbers, to be gathered from all ranks.
+std::vector<double> as_row(const StepTimes& times);
+
+// Of the rows of all ranks, after `step`: "time/step/min", ".../median", ".../max" and the same for each part, in seconds;
 // "time/slowest_rank", the rank whose own parts take longest, "time/slowest_rank_s", their seconds,
 // and "time/other_ranks_s", the median of those of the other ranks. With one rank: "time/step", ...
-StepTimesOfRanks gather_step_times(World& world, int64_t step, const StepTimes& own);
+StepTimesOfRanks compare_step_times(const std::vector<std::vector<double>>& rows, int64_t step);
 
 }  // namespace lockstep::trainer

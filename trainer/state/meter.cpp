@@ -12,16 +12,16 @@
 
 namespace lockstep::trainer {
 
-Measured merge_measured(World& world, const Measured& local) {
+MeasuredOfRanks merge_measured(World& world, const Measured& local, std::span<const double> row) {
   constexpr const char* kTotals = " totals";  // samples over targets; no metric has this name
   auto counters = local.counters;
   counters[kTotals] = {local.samples, local.targets};
-  Measured global;
-  global.counters = merge_counters(world, counters);
-  const auto totals = global.counters.extract(kTotals).mapped();
-  global.samples = totals.sum;
-  global.targets = totals.count;
-  return global;
+  auto merged = merge_counters(world, counters, row);
+  const auto totals = merged.counters.extract(kTotals).mapped();
+  return {.total = {.counters = std::move(merged.counters),
+                    .samples = totals.sum,
+                    .targets = totals.count},
+          .rows = std::move(merged.rows)};
 }
 
 void Meter::add(const Outputs& outputs, bool counts) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,13 @@ struct Measured {
   double loss() const;  // sum of the losses; 0 if there are none
 };
 
-// Collective: sums over all ranks. Throws Config when ranks have different names.
-Measured merge_measured(World& world, const Measured& local);
+struct MeasuredOfRanks {
+  Measured total;                         // sums over all ranks
+  std::vector<std::vector<double>> rows;  // of each rank
+};
+
+// Collective. `row`: of the same length on all ranks. Throws Config when ranks have different names.
+MeasuredOfRanks merge_measured(World& world, const Measured& local, std::span<const double> row);
 
 class Meter {
  public:

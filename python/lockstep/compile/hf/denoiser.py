@@ -1,12 +1,14 @@
 """Denoisers of diffusers: a model that predicts the noise in an image, and its loss, the mean squared error.
 
 Ho, Jain and Abbeel: Denoising Diffusion Probabilistic Models, 2020, equation 14; v-prediction: Salimans and Ho: Progressive
-Distillation for Fast Sampling of Diffusion Models, 2022, appendix D.
+Distillation for Fast Sampling of Diffusion Models, 2022, appendix D; flow matching: Esser et al.: Scaling Rectified Flow Transformers for
+High-Resolution Image Synthesis, 2024, sections 2 and 3.1.
 """
 
 import difflib
 import inspect
-from typing import Callable
+from pathlib import Path
+from typing import Any, Callable
 
 import torch
 from torch import nn
@@ -102,41 +104,73 @@ def without_size_branches(model: nn.Module) -> None:
             layer.__class__ = Upsample
 
 
-class Schedule:
-    """How much noise an image has at each time step, from scheduler_config.json; by default that of DDPMScheduler."""
+class Diffusion:
+    """How much noise an image has at each time step, from 0, the least."""
 
-    def __init__(self, directory: ModelDirectory):
-        import diffusers
-
-        path, config = directory.schedule_path, directory.schedule
-        kind = getattr(diffusers, str(config.get("_class_name", "DDPMScheduler")), None)
-        try:
-            with quiet():
-                scheduler = kind.from_config(config)  # type: ignore[union-attr]
-        except Exception as error:
-            raise Refused(f"{path}: {type(error).__name__}: {one_line(error)}") from error
-        if not hasattr(scheduler, "alphas_cumprod"):
-            raise Refused(f"{path}: a {config['_class_name']} has no table of noise for each time step (alphas_cumprod), e.g. because it "
-                          "is for flow matching: not supported")
+    def __init__(self, scheduler: Any, path: Path):
         self.predicts = scheduler.config.get("prediction_type", "epsilon")
         if self.predicts not in ("epsilon", "v_prediction", "sample"):
             raise Refused(f"{path}: prediction_type '{self.predicts}': valid: epsilon, v_prediction, sample")
         kept = scheduler.alphas_cumprod.double()
         self.signal, self.noise = kept.sqrt().float(), (1 - kept).sqrt().float()
 
-    def __len__(self) -> int:
-        return len(self.signal)
+    def draw(self, count: int, device: torch.device) -> torch.Tensor:
+        return torch.randint(0, len(self.signal), (count,), device=device)
+
+    def time(self, step: torch.Tensor) -> torch.Tensor:
+        """What the model gets."""
+        return step
 
     def noisy_and_target(self, clean: torch.Tensor, noise: torch.Tensor, step: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        shape = (-1, *[1] * (clean.dim() - 1))
-        a, b = (table.to(clean.device)[step].reshape(shape) for table in (self.signal, self.noise))
+        a, b = (at_step(table, step, clean) for table in (self.signal, self.noise))
         targets = {"epsilon": noise, "sample": clean, "v_prediction": a * noise - b * clean}
         return a * clean + b * noise, targets[self.predicts]
 
 
+class FlowMatching:
+    """The same on a straight line from noise to image. Steps are places in `timesteps` of the scheduler, from 0, noise only, as in the training
+    scripts of diffusers; they are drawn with the logit-normal density of SD3, with mean 0 and deviation 1."""
+
+    def __init__(self, scheduler: Any):
+        self.sigmas, self.times = scheduler.sigmas.float(), scheduler.timesteps.float()
+
+    def draw(self, count: int, device: torch.device) -> torch.Tensor:
+        place = torch.sigmoid(torch.randn(count, device=device))
+        return (place * len(self.sigmas)).long().clamp(max=len(self.sigmas) - 1)
+
+    def time(self, step: torch.Tensor) -> torch.Tensor:
+        return self.times.to(step.device)[step]
+
+    def noisy_and_target(self, clean: torch.Tensor, noise: torch.Tensor, step: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        sigma = at_step(self.sigmas, step, clean)
+        return (1 - sigma) * clean + sigma * noise, noise - clean
+
+
+def at_step(table: torch.Tensor, step: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
+    return table.to(images.device)[step].reshape(-1, *[1] * (images.dim() - 1))
+
+
+def schedule_of(directory: ModelDirectory) -> Diffusion | FlowMatching:
+    """From scheduler_config.json; by default that of DDPMScheduler."""
+    import diffusers
+
+    path, config = directory.schedule_path, directory.schedule
+    name = str(config.get("_class_name", "DDPMScheduler"))
+    try:
+        with quiet():
+            scheduler = getattr(diffusers, name, None).from_config(config)  # type: ignore[union-attr]
+    except Exception as error:
+        raise Refused(f"{path}: {type(error).__name__}: {one_line(error)}") from error
+    if name.startswith("FlowMatch"):
+        return FlowMatching(scheduler)
+    if not hasattr(scheduler, "alphas_cumprod"):
+        raise Refused(f"{path}: a {name} has no table of noise for each time step (alphas_cumprod), and is not for flow matching")
+    return Diffusion(scheduler, path)
+
+
 def loss_of_denoiser(directory: ModelDirectory, model: nn.Module, batch: Batch) -> Loss:
     """`batch`: the image, and optionally classes, noise and time steps; other fields that forward() takes are passed on."""
-    schedule, takes = Schedule(directory), inspect.signature(model.forward).parameters
+    schedule, takes = schedule_of(directory), inspect.signature(model.forward).parameters
     image = next((name for name in CLEAN if name in batch), None)
     if image is None:
         raise CompileError(f"the batch has no image: it has {', '.join(batch)}; expected one of {', '.join(CLEAN)}")
@@ -149,9 +183,10 @@ def loss_of_denoiser(directory: ModelDirectory, model: nn.Module, batch: Batch) 
     def function(module: nn.Module, fields: Batch) -> torch.Tensor:
         clean = fields[image]
         noise = fields["noise"] if "noise" in fields else torch.randn_like(clean)
-        step = fields["timestep"] if "timestep" in fields else torch.randint(0, len(schedule), clean.shape[:1], device=clean.device)
+        step = fields["timestep"] if "timestep" in fields else schedule.draw(clean.shape[0], clean.device)
         noisy, target = schedule.noisy_and_target(clean, noise, step)
-        predicted = module(**{noisy_name: noisy}, timestep=step, return_dict=False, **{name: fields[field] for name, field in given.items()})[0]
+        others = {name: fields[field] for name, field in given.items()}
+        predicted = module(**{noisy_name: noisy}, timestep=schedule.time(step), return_dict=False, **others)[0]
         if predicted.shape != target.shape:
             raise CompileError(f"the model predicts {list(predicted.shape[1:])} for images of {list(target.shape[1:])}: models that also "
                                "predict the variance are not supported")

@@ -22,8 +22,7 @@ namespace lockstep::launch {
 namespace {
 
 constexpr std::chrono::milliseconds kFlushTimeout{2000};  // of the console, at the end
-constexpr std::chrono::milliseconds kSameSignal{1000};
-constexpr std::chrono::milliseconds kSendTimeout{1000};  // of the last messages
+constexpr std::chrono::milliseconds kSendTimeout{1000};   // of the last messages
 constexpr std::chrono::milliseconds kClaimCheck{100};
 
 // If a standard stream is closed, a pipe could get its number, and would be lost in a worker.

@@ -4,12 +4,16 @@
 
 #include <poll.h>
 
+#include <chrono>
 #include <csignal>
 #include <optional>
 
 #include "core/system/file_descriptor.h"
 
 namespace lockstep::launch {
+
+// Signals within this time count as one: some programs signal a process and its group, too.
+inline constexpr std::chrono::milliseconds kSameSignal{1000};
 
 class SignalWatch {
  public:

@@ -146,6 +146,11 @@ SessionResult train(trainer::GroupTrainingParts parts) {
   }
 }
 
+// Collective. If a rank is lost now, there is nothing left to continue.
+void finish(World& world, bool can_lose_ranks) try { world.finish(); } catch (const PeerError&) {
+  if (!can_lose_ranks) throw;
+}
+
 // A spare is alone until it has a place in a group.
 RankEnv ranks_alone(RankEnv ranks) {
   ranks.rank = ranks.local_rank = 0;
@@ -175,7 +180,7 @@ SessionResult trainer::run_observed_session(const SessionOptions& given, Progres
     auto local_pids = trainer::verify_ranks_agree(world, run);
     const auto record = trainer::agree_on_run(world, options, run, std::move(local_pids));
     auto result = train({world, options, run, *record, member ? &*member : nullptr});
-    if (result.rank >= 0) world.finish();
+    if (result.rank >= 0) finish(world, member.has_value());
     return result;
   } catch (const std::exception& error) {
     // Reported before this rank disconnects, which makes the other ranks fail.

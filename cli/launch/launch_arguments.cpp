@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kRendezvousPort = 29400;  // torchrun's
 constexpr int kMasterPort = 29500;
-constexpr int kMaxNodes = 100'000;
+constexpr int kMaxNodes = 100'000, kMaxWorkers = 1024;
 
 std::vector<std::string> option_names(const cxxopts::Options& options) {
   std::vector<std::string> names;
@@ -240,12 +240,13 @@ launch::TeeSpec read_tee(const LaunchValues& values, int num_workers) {
 // As in torchrun: auto is one rank per GPU, or per core if there are no GPUs.
 int read_num_workers(const LaunchValues& values) {
   const auto text = values.text("nproc-per-node");
+  if (values.has("hostfile") && is_resolved_on_host(text)) return 1;  // not known here
   const int gpus = launch::num_usable_gpus();
   if (text == "gpu" && gpus == 0)
     throw config_error("--nproc-per-node gpu: no GPU is visible to this process");
   if (text == "gpu" || (text == "auto" && gpus > 0)) return gpus;
   if (text == "cpu" || text == "auto") return launch::num_usable_cores();
-  return values.number("nproc-per-node", 1, 1024);
+  return values.number("nproc-per-node", 1, kMaxWorkers);
 }
 
 LaunchArguments read_arguments(const LaunchValues& values) {
@@ -281,13 +282,17 @@ LaunchArguments read_arguments(const LaunchValues& values) {
   if (arguments.predict.has_value() + arguments.generate.has_value() + arguments.evaluates > 1)
     throw config_error("--predict, --evaluate and --generate exclude each other");
   arguments.role = values.text("role");
-  arguments.tee = read_tee(values, arguments.num_workers);
+  arguments.tee = read_tee(values, arguments.hostfile ? kMaxWorkers : arguments.num_workers);
   arguments.stop_grace = values.duration("stop-grace");
   verify_ids(arguments);
   return arguments;
 }
 
 }  // namespace
+
+bool is_resolved_on_host(const std::string& num_workers) {
+  return num_workers == "auto" || num_workers == "cpu" || num_workers == "gpu";
+}
 
 LaunchArguments parse_launch_arguments(int argc, char** argv) {
   auto options = launch_options();

@@ -53,4 +53,7 @@ struct LaunchArguments {
 // (PET_NNODES). Throws Config, with a one-line message, for invalid arguments.
 LaunchArguments parse_launch_arguments(int argc, char** argv);
 
+// Whether this -n is only known on the host that starts the ranks.
+bool is_resolved_on_host(const std::string& num_workers);
+
 }  // namespace lockstep::cli

@@ -61,10 +61,6 @@ std::map<std::string, std::string> exported(const std::vector<std::string>& name
   return variables;
 }
 
-bool is_resolved_on_host(const std::string& num_workers) {
-  return num_workers == "auto" || num_workers == "cpu" || num_workers == "gpu";
-}
-
 std::optional<int> requested_ranks(const LaunchArguments& arguments) {
   const auto& text = arguments.requested_workers;
   if (!text || is_resolved_on_host(*text)) return std::nullopt;
@@ -98,6 +94,7 @@ std::vector<launch::NodeOrder> make_orders(const LaunchArguments& arguments,
     auto& own = orders[node].arguments;
     own.insert(own.end(),
                {"-n", ranks_of(arguments, hosts[node]), "--node-rank", std::to_string(node), "--"});
+    if (arguments.is_command) own.push_back(*arguments.program);
     own.insert(own.end(), arguments.rest.begin(), arguments.rest.end());
   }
   return orders;

@@ -152,4 +152,11 @@ void ChildProcess::reap() {
   pid_ = -1;
 }
 
+void ChildProcess::abandon() {
+  if (pid_ <= 0) return;
+  signal_group(SIGKILL);
+  ::waitpid(pid_, nullptr, WNOHANG);
+  pid_ = -1;
+}
+
 }  // namespace lockstep

@@ -52,6 +52,8 @@ class ChildProcess {
   // Kills the remaining processes of the group and reaps the child. Call after poll_exit() returned
   // its status.
   void reap();
+  // Does not wait for a process that survives SIGKILL, because it hangs in the kernel: init will reap it.
+  void abandon();
 
  private:
   ChildProcess() = default;

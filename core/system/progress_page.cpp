@@ -36,7 +36,8 @@ class SharedText {
  public:
   void write(std::string_view text) {
     const auto length = std::min(text.size(), Bytes);
-    version_.fetch_add(1, std::memory_order_acq_rel);
+    version_.fetch_add(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);  // before what follows is visible
     length_.store(static_cast<uint32_t>(length), std::memory_order_relaxed);
     for (size_t at = 0; at < length; at += 8) {
       uint64_t word = 0;

@@ -140,8 +140,9 @@ void Regrouping::update(Clock::time_point now) {
   if (lost_.empty() && !is_leaving_asked()) {
     if (can_grow() && !is_broken()) return grow(now);
     if (waits_for_new(now)) return;
-    if (lost_.empty() && !can_form_again()) return refuse_unexplained(now);
     if (lost_.empty()) {
+      if (!can_form_again()) return refuse_unexplained(now);
+      if (!all_have_asked()) return kill_overdue(now);
       ++num_repeats_;
       return form_group();
     }
@@ -204,11 +205,12 @@ void Regrouping::refuse_unexplained(Clock::time_point now) {
   refuse_members(/*only_broken=*/!all_have_asked());
 }
 
-// Whether a new group has failed before its first step, as when a rank was too slow to connect.
+// Whether a new group has failed before its first step, as when a rank is too slow to connect. The others have
+// asked; that rank will, or is killed when they have waited for it.
 bool Regrouping::can_form_again() const {
-  return group_ > 0 && num_repeats_ < kMaxRepeats && has_members() &&
+  return group_ > 0 && num_repeats_ < kMaxRepeats && is_broken() &&
          std::ranges::all_of(members_, [this](const auto& member) {
-           return !member.is_in_group() ||
+           return !member.is_in_group() || !member.asked ||
                   (member.asks_to(GroupRequest::Kind::Broken) && member.asked->step <= group_step_);
          });
 }

@@ -23,8 +23,8 @@ using Clock = PollSet::Clock;
 constexpr std::chrono::milliseconds kRetryEvery{250};
 constexpr std::chrono::seconds kStageTimeout{10};  // to connect, and for each response
 constexpr int kNodeChallengeBytes = 32;
-constexpr int kChecksPerSilenceTimeout = 4;    // without other events
-constexpr size_t kMaxStatusBytes = 64u << 10;  // a larger one is not sent
+constexpr size_t kMaxStatusBytes = Connection::kMaxMessageBytes / 2;  // with stacks
+constexpr int kChecksPerSilenceTimeout = 4;                           // without other events
 
 double seconds_of(std::chrono::milliseconds time) {
   return static_cast<double>(time.count()) / 1000;
@@ -51,6 +51,7 @@ void RendezvousClient::watch(PollSet& polls) {
     auto request = connection_->poll_request();
     if (stage_ == Stage::Connecting) request.events = POLLOUT;
     polls.watch(request, [this](short) { is_ready_for_io_ = true; });
+    if (!connection_->is_open()) polls.wake_at(Clock::now());  // sending has failed
   }
   if (stage_ == Stage::Joined && !is_local_) {
     polls.wake_at(last_alive_ + options_.rendezvous.keep_alive);
@@ -62,7 +63,8 @@ void RendezvousClient::watch(PollSet& polls) {
 
 void RendezvousClient::update() {
   if (stage_ == Stage::Left) return;
-  if (std::exchange(is_ready_for_io_, false)) receive();
+  const bool has_failed = connection_ && !connection_->is_open();
+  if (std::exchange(is_ready_for_io_, false) || has_failed) receive();
   const auto now = Clock::now();
   const auto since_last = now - std::exchange(last_update_, now);
   const auto& timing = options_.rendezvous;
@@ -321,8 +323,12 @@ void RendezvousClient::report_groups(std::vector<GroupEvent> events) {
 
 void RendezvousClient::report_status(StatusMessage status) {
   if (stage_ != Stage::Joined || !is_in_group_) return;
-  auto content = encode(std::move(status));
-  if (content == last_status_ || content.size() > kMaxStatusBytes) return;
+  auto content = encode(status);
+  if (content.size() > kMaxStatusBytes) {
+    for (auto& rank : status.ranks) rank.stacks.clear();
+    content = encode(status);
+  }
+  if (content == last_status_) return;
   connection_->send(content);
   last_status_ = std::move(content);
 }

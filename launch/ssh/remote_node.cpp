@@ -117,7 +117,7 @@ class LauncherGuard {
 
   void close_input() {
     input_is_open_ = false;
-    stop();
+    if (!kill_at_) stop();  // a second signal would kill the ranks
   }
 
   void stop() {

@@ -122,7 +122,9 @@ class HostsLaunch {
 
   void handle_signals() {
     while (const auto signal = signals_.next()) {
-      const bool again = interrupted_by_.has_value();
+      const auto now = Clock::now();
+      const bool again = interrupted_by_ && now - signaled_at_ > kSameSignal;
+      if (!interrupted_by_ || again) signaled_at_ = now;
       if (!stopping_) interrupted_by_ = signal;
       if (again) send_all(kKill);
       stop();
@@ -134,8 +136,9 @@ class HostsLaunch {
       if (node->has_ended()) continue;
       node->check_exit();
       if (!node->has_ended()) continue;
-      if (!node->is_ready() && !stopping_) start_failure_ = node->failure();
-      const bool failed = node->exit().signal || node->exit().code != 0;
+      const bool has_started = node->is_ready() || stopping_;
+      if (!has_started) start_failure_ = node->failure();
+      const bool failed = !has_started || node->exit().signal || node->exit().code != 0;
       if (!failed || interrupted_by_) continue;
       note_failure(*node);
       if (start_failure_)
@@ -148,8 +151,9 @@ class HostsLaunch {
   // The first host that failed is the cause, unless it only lost a peer and another one has a
   // different reason.
   void note_failure(const NodeLink& node) {
-    const bool was_stopped = stopping_ && node.exit().code == 128 + SIGTERM;
-    if (was_stopped || node.exit().signal == SIGKILL) return;
+    const auto& exit = node.exit();
+    const bool was_stopped = exit.code == 128 + SIGTERM || exit.signal == SIGKILL;
+    if (stopping_ && was_stopped) return;
     const bool better =
         !cause_ || (cause_->exit().code == kLostPeer && node.exit().code != kLostPeer);
     if (better) cause_ = &node;
@@ -200,7 +204,13 @@ class HostsLaunch {
     if (interrupted_by_)
       return {.exit_code = 128 + *interrupted_by_,
               .summary = fmt::format("stopped by {}", signal_name(*interrupted_by_))};
-    if (!cause_) return {};
+    if (!cause_) {
+      const bool all_succeeded = std::ranges::all_of(
+          nodes_, [](const auto& node) { return !node->exit().signal && node->exit().code == 0; });
+      return all_succeeded
+                 ? RemoteEnd{}
+                 : RemoteEnd{.exit_code = kLostPeer, .summary = "the launchers were stopped"};
+    }
     const auto& exit = cause_->exit();
     if (exit.signal || exit.code == 255)
       return {.exit_code = kLostPeer,
@@ -220,6 +230,7 @@ class HostsLaunch {
   Clock::time_point next_alive_ = Clock::now() + kAliveEvery;
   std::optional<Clock::time_point> ready_by_ = Clock::now() + kReadyTimeout, stop_at_, kill_at_;
   std::optional<int> interrupted_by_;
+  Clock::time_point signaled_at_;
   bool stopping_ = false;
   const NodeLink* cause_ = nullptr;
   std::optional<Error> start_failure_;

@@ -54,8 +54,8 @@ struct GroupWorker {
   int64_t exit_time_us = 0;
   bool is_lost = false;    // it was killed, and the others may continue
   bool is_wanted = false;  // it was lost, and is to be started again, at start_at
-  // It was started again, and lost before it took part: no cause of a failure, even if the workers are stopped
-  // before it is known that the others continue.
+  // It was lost when it had nothing left to do, or was started again and lost before it took part: no cause of a
+  // failure, even if the workers are stopped before it is known that the others continue.
   bool is_harmless = false;
   RestartPolicy restarts;  // with this start
   RestartPolicy::Clock::time_point start_at;

@@ -23,15 +23,32 @@ bool WorkerGroup::continues_without(Worker& worker) {
   if (!links_) return false;
   const WorkerEnd end{.exit = *worker.exit};
   const bool is_loss = end.exit.signal || (end.failed() && is_late(worker));
-  if (!is_loss || (is_stopping() && !is_leaving_)) {
+  if (!is_loss || is_before_training(worker) || (is_stopping() && !is_leaving_)) {
     links_->leave(worker.local_rank);
     return false;
   }
+  const bool was_done = has_finished(worker);
   links_->lose(worker.local_rank, end.what());
   worker.is_lost = true;
-  worker.is_harmless = worker.was_started_again() && is_late(worker);
-  worker.is_wanted = is_startable(worker);
+  worker.is_harmless = was_done || (worker.was_started_again() && is_late(worker));
+  worker.is_wanted = !was_done && is_startable(worker);
   return true;
+}
+
+// Whether the ranks had not begun to train, so that the others cannot continue: they connect, or read the checkpoint.
+bool WorkerGroup::is_before_training(const Worker& worker) const {
+  const bool starts_with_others =
+      !place_.joins && !worker.was_started_again() && worker.local_rank < options_.num_workers;
+  return starts_with_others && worker.progress_memory.is_open() && !worker.has_taken_part() &&
+         worker.progress->snapshot().total_steps == 0;
+}
+
+// Whether it was killed when the ranks had trained to the end, and it had nothing left to do: rank 0 completes the
+// record. A crash is a failure all the same.
+bool WorkerGroup::has_finished(const Worker& worker) const {
+  const auto rank = links_->rank_of(worker.local_rank);
+  return worker.exit->signal == SIGKILL && rank && *rank != 0 &&
+         worker.progress->snapshot().phase == Phase::Finishing;
 }
 
 // Whether it was started while the others trained, and has not taken part: its failure is not that of the job.

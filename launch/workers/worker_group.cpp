@@ -161,9 +161,10 @@ void WorkerGroup::watch(PollSet& polls) {
       for (auto* output : {&worker->out, &worker->err})
         if (take_output && output->is_open())
           polls.watch(output->poll_request(), [output](short) { output->read_some(); });
-  for (const auto& deadline :
-       {others_deadline_, kill_deadline_, give_up_deadline_, drain_deadline_})
+  for (const auto& deadline : {others_deadline_, kill_deadline_, give_up_deadline_})
     if (deadline) polls.wake_at(*deadline);
+  // When it is over, lost workers may still be awaited.
+  if (drain_deadline_ && Clock::now() < *drain_deadline_) polls.wake_at(*drain_deadline_);
   for (const auto& worker : workers_)
     if (is_awaited(*worker) && is_replaced(*worker)) polls.wake_at(worker->start_at);
   for (const auto& worker : former_) polls.wake_at(worker->drain_until);
@@ -264,6 +265,7 @@ void WorkerGroup::give_up() {
     if (worker->exit) continue;
     notes_.push_back(fmt::format("rank {} (process {}) hangs in the kernel and could not be killed",
                                  worker->rank, worker->process->pid()));
+    worker->process->abandon();
     worker->exit = ProcessExit{.signal = SIGKILL};
     worker->exit_time_us = unix_time_us();
   }

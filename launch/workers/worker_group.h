@@ -71,8 +71,6 @@ class WorkerGroup {
   void report_loss();
 
   bool is_stopping() const { return stop_time_us_.has_value(); }
-  // A worker of this group failed, or all have exited.
-  bool has_outcome() const { return is_stopping() || all_ended(); }
   // Every worker has exited and its output has been read; of lost ones it is known whether the others
   // continue.
   bool is_done() const;
@@ -90,6 +88,8 @@ class WorkerGroup {
   void end_unneeded(Worker& worker);
   void handle_exits();
   bool continues_without(Worker& worker);
+  bool is_before_training(const Worker& worker) const;
+  bool has_finished(const Worker& worker) const;
   bool is_late(const Worker& worker) const;
   bool is_joining() const;
   bool is_startable(Worker& worker) const;

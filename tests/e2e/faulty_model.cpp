@@ -3,6 +3,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <string>
 
 #include "lockstep/model.h"
@@ -26,6 +27,8 @@ class FaultyModel final : public Model {
 
   explicit FaultyModel(const Config& config) : fault_(config.fault), layer_(3, 2) {
     register_module("layer", layer_);
+    const auto* const rank = std::getenv("RANK");
+    if (fault_ == "kills rank 1" && rank && std::string(rank) == "1") std::raise(SIGKILL);
     if (fault_ == "double parameters") layer_->to(at::kDouble);
     if (fault_ == "meta device")
       register_parameter("bias", at::empty({2}, at::device(at::kMeta).dtype(at::kFloat)));

@@ -255,6 +255,41 @@ def test_a_stopped_rank_is_killed_after_the_loss_of_another(job, undisturbed):
     assert shown_losses(job)[0]["ranks_after"] == 2
 
 
+def test_a_rank_that_is_killed_before_the_ranks_train_stops_the_job(job):
+    """The others would wait for it to connect."""
+    job.config["plugins"] = [str(processes.BIN.parent / "tests" / "bin" / "faulty_model.so")]
+    job.config["model"] = {"name": "faulty_model", "fault": "kills rank 1"}
+    job.write()
+    ended = processes.finish(start(job, 2, settings=["distributed.virtual_shards=2"]))
+    assert ended.code == 75, said(job)
+    assert "rank 1 (of 2) failed first: killed by SIGKILL" in said(job)
+    assert "continuing with" not in said(job)
+
+
+def phase_of(pid):
+    """Of core/system/progress_page.h."""
+    page = processes.variables_of(pid)["LOCKSTEP_PROGRESS_FD"]
+    with open(f"/proc/{pid}/fd/{page}", "rb") as memory:
+        return int.from_bytes(memory.read(20)[16:], "little")
+
+
+def test_a_rank_that_is_killed_after_the_training_is_not_missed(job, undisturbed):
+    """Rank 0 still waits for the tracking agent."""
+    finishing = 11
+    started = start(job, 2, settings=[*SETTINGS, "tracking.finish_timeout=1 min"])
+    wait_for_step(job, started, 50)
+    ranks = ranks_of(job)
+    (agent,) = [pid for pid, line in processes.find(job.directory).items() if " track " in line]
+    os.kill(agent, signal.SIGSTOP)
+    wait_until(lambda: all(phase_of(pid) == finishing for pid in ranks.values()), TIMEOUT_S, "the end of the training")
+    os.kill(ranks[1], signal.SIGKILL)
+    wait_until(lambda: ranks[1] not in trainers_of(job), TIMEOUT_S, "the process ends")
+    os.kill(agent, signal.SIGCONT)
+    assert processes.finish(started).code == 0, said(job)
+    assert "failed" not in said(job)
+    assert_same_run(job, undisturbed, STEPS)
+
+
 @pytest.mark.parametrize("options, settings, message", [
     ([], ["distributed.virtual_shards=null"], "--on-rank-loss continue needs distributed.virtual_shards"),
     ([], ["distributed.shard=full"], "--on-rank-loss continue cannot be combined with distributed.shard: full and train.ema"),

@@ -104,6 +104,23 @@ def test_directory_and_exported_variables_are_passed_off_the_command_line(hosts,
     assert sorted(ended.out.splitlines()) == expected
 
 
+def test_a_program_after_two_dashes(hosts, job):
+    command = [LOCKSTEP, "launch", "--hostfile", hostfile(job), "-n", 1, "--", "/bin/sh", "-c", "echo rank $RANK"]
+    ended = hosts.run(command, job.directory)
+    assert ended.code == 0, ended.err
+    assert sorted(ended.out.splitlines()) == [f"[{host}] [rank {rank}] rank {rank}" for rank, host in enumerate(HOSTS)]
+
+
+def test_a_killed_connection_to_the_only_host_is_a_failure(hosts, job):
+    process = hosts.start(launch_command(job, *ENDLESS, file=hostfile(job, "localhost slots=1")), job.directory)
+    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), TIMEOUT_S, "a first checkpoint")
+    (guard,) = [pid for pid in find("launch-node") if processes.parent_of(pid) == process.pid]
+    os.kill(guard, signal.SIGKILL)
+    ended = processes.finish(process, GONE_S)
+    assert ended.code == 75, ended.err
+    assert "lost the connection to localhost" in ended.err
+
+
 def test_the_token_is_on_no_command_line(hosts, job):
     """The launchers on the hosts have it in their environment; the ranks do not have it at all."""
     process = start_endless(hosts, job)

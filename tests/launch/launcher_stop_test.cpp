@@ -213,8 +213,13 @@ TEST_CASE("launcher: processes left in a worker's process group are killed with 
   CHECK(life.is_deserted());
 }
 
+// With the byte of the progress page that says that the worker has taken part in a step.
+constexpr const char* kTakePart =
+    "printf '\\001' | dd of=/proc/self/fd/$LOCKSTEP_PROGRESS_FD bs=1 seek=29100 conv=notrunc\n";
+
 TEST_CASE("launcher: a rank that is killed after the last step has failed") {
-  ShellLaunch launch("if [ $RANK = 1 ]; then exec 9>$DIR/life; kill -SEGV $$; fi; cat $DIR/life",
+  ShellLaunch launch("if [ $RANK = 1 ]; then exec 9>$DIR/life\n" + std::string(kTakePart) +
+                         "kill -SEGV $$; fi; cat $DIR/life",
                      2);
   REQUIRE(::mkfifo(launch.path("life").c_str(), 0600) == 0);
   launch.options.continues_on_loss = true;
@@ -225,14 +230,25 @@ TEST_CASE("launcher: a rank that is killed after the last step has failed") {
              Catch::Contains("rank 1") && Catch::Contains("SIGSEGV"));
 }
 
+TEST_CASE("launcher: a rank that is killed before the ranks train stops the others at once") {
+  ShellLaunch launch(
+      "if [ $RANK = 1 ]; then kill -KILL $$; fi; while :; do read -r line < $DIR/never; done", 2);
+  REQUIRE(::mkfifo(launch.path("never").c_str(), 0600) == 0);
+  launch.options.continues_on_loss = true;
+  ForkedLaunch forked(launch);
+  REQUIRE(forked.ends_within(60s));
+  CHECK(forked.wait() == static_cast<int>(ErrorKind::Environment));
+  CHECK_THAT(text_of(launch.path("report")),
+             Catch::Contains("rank 1") && Catch::Contains("SIGKILL"));
+}
+
 // A worker is killed after a step and started again; the other one ends when the new process has started.
 TEST_CASE("launcher: the end of a job does not wait for a process that is being started") {
   const std::string trap = GENERATE("", "trap '' TERM; ");
   ShellLaunch launch("if [ \"$LOCKSTEP_SPARE\" ]; then " + trap +
                          ": > $DIR/started; while :; do read -r line < $DIR/never; done; fi\n"
-                         "if [ $RANK = 1 ]; then exec 9>$DIR/life\n"
-                         "  printf '\\001' | dd of=/proc/self/fd/$LOCKSTEP_PROGRESS_FD bs=1 "
-                         "seek=29100 conv=notrunc\n"
+                         "if [ $RANK = 1 ]; then exec 9>$DIR/life\n" +
+                         kTakePart +
                          "  kill -KILL $$\n"
                          "fi\n"
                          "cat $DIR/life\n"

@@ -68,6 +68,32 @@ TEST_CASE("regrouping: without a loss, workers are refused") {
   CHECK(workers.place_of(0) == "refused");
 }
 
+TEST_CASE(
+    "regrouping: a rank that is slow to connect to a new group has the time that the others give "
+    "it") {
+  Workers workers(3);
+  workers->lose(2, "killed by SIGKILL");
+  for (const int worker : {0, 1}) workers.ask(worker, 5);
+  for (const int worker : {0, 1}) CHECK(workers.place_of(worker).ends_with("/2"));
+  const auto now = Regrouping::Clock::now();
+  workers->ask(0, {.kind = GroupRequest::Kind::Broken, .step = 5, .patience_ms = 1000}, now);
+  workers->update(now);
+  CHECK(workers.place_of(0) == "none");
+  SECTION("it asks, too") {
+    workers.ask(1, 5);
+    CHECK(workers.place_of(0) == "0/2");
+    CHECK(workers.place_of(1) == "1/2");
+    CHECK(workers->take_notes().back() == "not all ranks have connected: continuing with 2 ranks");
+  }
+  SECTION("it does not") {
+    workers->update(now + std::chrono::seconds(2));
+    CHECK(workers.place_of(1) == "overdue");
+    workers->lose(1, "killed by SIGKILL");
+    workers->update(now + std::chrono::seconds(2));
+    CHECK(workers.place_of(0) == "0/1");
+  }
+}
+
 TEST_CASE("regrouping: a rank leaves, the others continue when it has left") {
   using enum GroupRequest::Kind;
   Workers workers(2, 1);

@@ -223,6 +223,16 @@ void CheckpointSaver::wait() {
   if (options_.mirror && tracking::is_main(world_.rank())) options_.mirror->report(tracker_);
 }
 
+void CheckpointSaver::end_writing() {
+  if (!background_) return;
+  try {
+    background_->wait(world_.timeout() * 9 / 10, "writing a checkpoint");
+  } catch (const Error& error) {
+    tracker_.text(TextLevel::Warning,
+                  fmt::format("a checkpoint was not written: {}", error.what()));
+  }
+}
+
 void CheckpointSaver::finish() {
   if (options_.in_background) {
     complete(/*in_background=*/true);

@@ -72,6 +72,10 @@ class CheckpointSaver {
   // Collective: returns when the pending checkpoint is on disk. Throws as save() does.
   void complete() { complete(options_.in_background); }
 
+  // Waits for what this rank writes in the background, also if that fails, but not longer than the others wait
+  // for this rank. Not collective.
+  void end_writing();
+
   // Collective: returns when everything is on disk, and in the mirror or its timeout is over. Throws as
   // save() does.
   void finish();

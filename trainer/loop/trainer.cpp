@@ -148,10 +148,11 @@ void Trainer::start_new() {
 }
 
 EvaluationResult Trainer::run() {
+  world_.progress().set_step(position_.step,
+                             length_.total_steps);  // from now on, ranks can be lost
   for (const auto& line : warnings_) tracker_.text(TextLevel::Warning, line);
   find_references();
   call(&Hook::before_run);
-  world_.progress().set_step(position_.step, length_.total_steps);
   if (evaluation_is_due_ && run_.data.eval) evaluate_now();
   enter_phase(Phase::Building);  // the first step is a part of it
   if (after_step_) after_step(*after_step_);
@@ -350,9 +351,9 @@ StepGradients Trainer::step_gradients() { return {parameters_, parallel_->shardi
 void Trainer::optimize() {
   const at::NoGradGuard no_grad;
   last_lr_ = optimizer_.base_lr() * schedule_->factor(position_.step);
-  if (scaler_ && !scaler_->unscale(step_gradients())) return non_finite_.clear();
   if (non_finite_.skips() && (flags_ & kNonFinite))
     return non_finite_.count_skipped(position_.step + 1);
+  if (scaler_ && !scaler_->unscale(step_gradients())) return;
   non_finite_.count_taken();
   if (const auto limit = config_.train.clip_grad_norm)
     last_grad_norm_ = clip_gradients(step_gradients(), *limit);
@@ -377,9 +378,10 @@ void Trainer::after_step(bool epoch_ended) {
   if (!stop_.is_stopping() && run_.data.eval && !is_done(evaluated_step_) &&
       (evaluation_is_due_ || is_finished()))
     evaluate_now();
-  if (run_.samples && !stop_.is_stopping() &&
-      (sample_due_.due(position_, epoch_ended) || is_finished()))
+  const bool may_sample = !stop_.is_stopping() || stop_.reason() == StopReason::EarlyStop;
+  if (run_.samples && may_sample && (sample_due_.due(position_, epoch_ended) || ends()))
     sample_now();
+  if (ends() && !is_done(logged_step_)) log_training();  // the evaluation has stopped the run
   if ((save_due_.due(position_, epoch_ended) || ends()) && !is_done(saved_step_)) save_now();
   after_step_.reset();
 }

@@ -19,7 +19,11 @@ std::vector<std::filesystem::path> objects_in(
   const auto begin = place.key.empty() ? 0 : place.key.size() + 1;
   std::erase_if(found, [&](const StorePath& file) {
     const bool is_below = file.key.find('/', begin) != file.key.npos;
-    return (is_below && !recursive) || !is_wanted(file.path());
+    if ((is_below && !recursive) || !is_wanted(file.path())) return true;
+    if (file.key.find('?') != file.key.npos)  // would begin the options of its path
+      throw config_error(fmt::format("{}: the key '{}' has a '?', which is not supported",
+                                     printable(folder.string(), 400), printable(file.key, 400)));
+    return false;
   });
   std::ranges::sort(found, {}, &StorePath::path);
   std::vector<std::filesystem::path> files;
@@ -175,8 +179,9 @@ int64_t max_open_files(const std::vector<std::filesystem::path>& files, int64_t 
   if (!std::ranges::all_of(files, has_scheme)) return limit;
   if (largest == 0)
     for (const auto& file : files) largest = std::max(largest, stored_bytes(file));
-  return std::clamp<int64_t>(object_cache().options().max_bytes / 4 / std::max<int64_t>(largest, 1),
-                             2, limit);
+  const auto& options = object_cache().options();
+  const auto own_part = options.max_bytes / 4 / std::max<int64_t>(options.processes, 1);
+  return std::clamp<int64_t>(own_part / std::max<int64_t>(largest, 1), 2, limit);
 }
 
 }  // namespace lockstep::formats

@@ -30,14 +30,21 @@ PrefetchQueue::PrefetchQueue(BatchReader& reader, const LoaderOptions& options)
                  std::min(options.prefetch, reader.cut().num_batches())),
       places_(static_cast<size_t>(std::min(options.prefetch, reader.cut().num_batches()))) {
   const auto pieces = (options.batch_size + rows_per_piece_ - 1) / rows_per_piece_;
-  for (int64_t i = 0; i < std::min(options.workers, std::ssize(places_) * pieces); ++i) {
-    workers_.emplace_back([this] { work(); });
-    // Hang reports show the stacks of these threads.
-    ::pthread_setname_np(workers_.back().native_handle(), "lockstep-data");
+  try {
+    for (int64_t i = 0; i < std::min(options.workers, std::ssize(places_) * pieces); ++i) {
+      workers_.emplace_back([this] { work(); });
+      // Hang reports show the stacks of these threads.
+      ::pthread_setname_np(workers_.back().native_handle(), "lockstep-data");
+    }
+  } catch (...) {
+    end();  // those that have started would not be joined otherwise
+    throw;
   }
 }
 
-PrefetchQueue::~PrefetchQueue() {
+PrefetchQueue::~PrefetchQueue() { end(); }
+
+void PrefetchQueue::end() {
   {
     const MutexLock lock(mutex_);
     ends_ = true;

@@ -40,6 +40,7 @@ class PrefetchQueue {
     bool is_lost;  // the batch has failed already
   };
 
+  void end();
   void work();
   std::optional<Claim> claim();
   void finish(const Claim& claim, ReadRows rows);

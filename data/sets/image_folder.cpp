@@ -62,6 +62,18 @@ bool is_image(const fs::path& path) {
                   shown(path)));
 }
 
+// Throws Config for a link that leads nowhere, with which a class or an image would be left out.
+fs::file_status status_of(const fs::directory_entry& entry) {
+  std::error_code error;
+  const auto status = entry.status(error);
+  if (status.type() == fs::file_type::not_found || error)
+    throw config_error(
+        fmt::format("dataset image_folder: {}: cannot be read: {}", shown(entry.path()),
+                    error ? error.message()
+                          : std::make_error_code(std::errc::no_such_file_or_directory).message()));
+  return status;
+}
+
 std::vector<fs::path> list_classes(const fs::path& root) {
   if (formats::has_scheme(root))
     throw config_error(
@@ -71,7 +83,7 @@ std::vector<fs::path> list_classes(const fs::path& root) {
   std::vector<fs::path> classes;
   std::error_code error;
   for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error))
-    if (it->is_directory(error)) classes.push_back(it->path());
+    if (fs::is_directory(status_of(*it))) classes.push_back(it->path());
   if (error)
     throw config_error(fmt::format("dataset image_folder: cannot read directory {}: {}{}",
                                    shown(root), error.message(), relative_path_hint(root, "data")));
@@ -91,7 +103,7 @@ std::vector<fs::path> list_images(const fs::path& directory) {
   const auto options = fs::directory_options::follow_directory_symlink;
   for (fs::recursive_directory_iterator it(directory, options, error), end; !error && it != end;
        it.increment(error))
-    if (it->is_regular_file(error) && is_image(it->path())) images.push_back(it->path());
+    if (fs::is_regular_file(status_of(*it)) && is_image(it->path())) images.push_back(it->path());
   if (error)
     throw config_error(fmt::format("dataset image_folder: cannot read directory {}: {}",
                                    shown(directory), error.message()));

@@ -9,10 +9,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <limits>
 #include <vector>
 
 #include "core/config/size_text.h"
 #include "core/system/file_lock.h"
+#include "lockstep/error.h"
 
 namespace lockstep::formats {
 namespace {
@@ -29,10 +31,16 @@ uint64_t hash_of(const std::string& text) {
   return hash;
 }
 
-// The version is kept in the modification time: the ETag as the nanoseconds.
+// The version is kept in the modification time: what identifies it as the nanoseconds. File systems limit the years.
 timespec time_of(const ObjectInfo& object) {
-  return {.tv_sec = object.modified,
-          .tv_nsec = static_cast<long>(hash_of(object.tag) % 1'000'000'000u)};
+  constexpr int64_t kMaxSeconds = std::numeric_limits<int32_t>::max();
+  const auto version = fmt::format("{} {}", object.tag, object.modified);
+  return {.tv_sec = std::clamp<int64_t>(object.modified, 0, kMaxSeconds),
+          .tv_nsec = static_cast<long>(hash_of(version) % 1'000'000'000u)};
+}
+
+bool is_time(const timespec& a, const timespec& b) {
+  return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
 }
 
 struct CachedFile {
@@ -67,7 +75,11 @@ bool share(int file) {
 // Unless it is in use.
 bool remove_unused(const fs::path& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  struct stat status {
+  }, at_path{};
   return file.is_open() && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 &&
+         ::fstat(file.get(), &status) == 0 && ::stat(path.c_str(), &at_path) == 0 &&
+         at_path.st_ino == status.st_ino &&  // otherwise, it is a new version
          ::unlink(path.c_str()) == 0;
 }
 
@@ -88,9 +100,7 @@ std::optional<FileDescriptor> open_version(const fs::path& copy, const ObjectInf
   }, at_path{};
   if (!file.is_open() || !share(file.get()) || ::fstat(file.get(), &status) != 0)
     return std::nullopt;
-  const auto time = time_of(object);
-  const bool is_version = status.st_size == object.size && status.st_mtim.tv_sec == time.tv_sec &&
-                          status.st_mtim.tv_nsec == time.tv_nsec;
+  const bool is_version = status.st_size == object.size && is_time(status.st_mtim, time_of(object));
   // It may have been evicted before it was locked.
   if (!is_version || ::stat(copy.c_str(), &at_path) != 0 || at_path.st_ino != status.st_ino)
     return std::nullopt;
@@ -104,6 +114,12 @@ void mark_version(int file, const ObjectInfo& object, const std::string& name) {
   const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_NOW}, time_of(object)};
   if (::fdatasync(file) != 0 || ::futimens(file, times) != 0)
     throw errno_error(name + ": cannot be written to the cache");
+  struct stat status {};
+  if (::fstat(file, &status) == 0 && !is_time(status.st_mtim, times[1]))
+    throw environment_error(
+        "data.object_cache.dir: its file system does not store the nanoseconds of modification "
+        "times, "
+        "which identify versions of objects: choose another directory");
 }
 
 std::optional<FileDescriptor> lock_part(const fs::path& part) {

@@ -100,8 +100,6 @@ class ObjectCache {
   ObjectInfo request_info(const StorePath& place);
   ObjectInfo expected(const StorePath& place);
   void verify_as_listed(const StorePath& place, const ObjectInfo& object);
-  std::optional<FileDescriptor> open_copy(const std::filesystem::path& file,
-                                          const ObjectInfo& object) const;
   LocalCopy wait_or_fetch(const StorePath& place, const ObjectInfo& object, int64_t ahead,
                           bool& was_there);
   void reserve(const StorePath& place, const ObjectInfo& object, int file);

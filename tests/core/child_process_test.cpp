@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/error.h"
-#include "tests/without_new_threads.h"
+#include "tests/failing_calls.h"
 
 using namespace lockstep;
 using Catch::Matchers::StartsWith;

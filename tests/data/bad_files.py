@@ -205,6 +205,17 @@ def test_images_with_unusual_names(tmp_path):
     assert ".jpg" in message and "\x1b" not in message
 
 
+@pytest.mark.parametrize("link", ["cat/2.jpg", "dog"])
+def test_links_that_lead_nowhere(tmp_path, link):
+    """Otherwise an image, or a class and with it the numbers of the others, would be missing."""
+    (tmp_path / "images" / "cat").mkdir(parents=True)
+    for path in ("cat/1.jpg", link):
+        (tmp_path / "images" / path).symlink_to(tmp_path / "nowhere") if path == link else (tmp_path / "images" / path).write_bytes(b"")
+    transforms = [{"name": "resize", "size": [8, 8]}]
+    message = refused(tmp_path, {"train": {"name": "image_folder", "path": str(tmp_path / "images"), "transforms": transforms}})
+    assert f"images/{link}: cannot be read: No such file or directory" in message
+
+
 def test_shards_that_differ(tmp_path):
     folder = tmp_path / "shards"
     folder.mkdir()

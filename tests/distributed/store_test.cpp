@@ -6,7 +6,7 @@
 
 #include "core/system/file_descriptor.h"
 #include "tests/distributed/run_ranks.h"
-#include "tests/without_new_threads.h"
+#include "tests/failing_calls.h"
 
 namespace lockstep::distributed {
 namespace {

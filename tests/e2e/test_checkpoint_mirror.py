@@ -108,6 +108,18 @@ def ckpt(job, *words):
     return processes.run([processes.LOCKSTEP, "ckpt", *words], job.directory, job.env)
 
 
+def test_checkpoints_that_are_only_in_the_bucket_stay_there(mirrored):
+    """Milestones of a run that is resumed on another disk; it fetches the latest checkpoint only."""
+    settings = ["checkpoint.every=1 step", "checkpoint.keep_last=1", "checkpoint.keep_every=2 steps"]
+    run = mirrored.train("train.max_steps=5", *settings, env=mirrored.env)
+    assert whole_checkpoints(mirrored.bucket / run.name) == [2, 4, 5]
+    shutil.rmtree(run)
+    ended = mirrored.run(*settings, options=["--resume", run.name], env=mirrored.env)
+    assert ended.code == 0, ended.err
+    assert whole_checkpoints(run / "checkpoints") == [6, 8]
+    assert whole_checkpoints(mirrored.bucket / run.name) == [2, 4, 6, 8]
+
+
 def test_fetched_to_another_machine(mirrored, server):
     """As a whole and verified, or not at all."""
     run = mirrored.train(env=mirrored.env)

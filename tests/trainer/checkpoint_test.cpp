@@ -12,6 +12,7 @@
 #include "formats/safetensors_header.h"
 #include "formats/safetensors_index.h"
 #include "lockstep/error.h"
+#include "tests/failing_calls.h"
 #include "tests/temporary_directory.h"
 #include "trainer/checkpoint/checkpoint_keeping.h"
 #include "trainer/checkpoint/checkpoint_shares.h"
@@ -316,6 +317,43 @@ TEST_CASE("checkpoint: the latest, the best and milestones are kept") {
   CHECK(left({.last = 1, .every = Period{30, Period::Unit::Steps}}) == Steps{30, 60});
   fs::resize_file(checkpoints / "20/manifest.json", 5);
   CHECK(left({.last = 1, .best = {.count = 1}}) == Steps{40, 60});
+}
+
+TEST_CASE("checkpoint: is saved, and replaced, on file systems that cannot exchange names") {
+  const TemporaryDirectory directory;
+  const auto checkpoints = directory / "checkpoints";
+  const auto error = without_rename_flags([&] {
+    write_checkpoint(checkpoints, sample(1));
+    auto again = sample(1);
+    again.head.position.epoch = 5;
+    write_checkpoint(checkpoints, again);
+  });
+  if (!error) {
+    WARN("skipped: the system allows no seccomp filter");
+    return;
+  }
+  if (*error) std::rethrow_exception(*error);
+  CHECK(read_checkpoint(checkpoints, 1).head.position.epoch == 5);
+  CHECK(std::distance(fs::directory_iterator(checkpoints), fs::directory_iterator()) == 1);
+}
+
+TEST_CASE("checkpoint: a directory that cannot be listed is not one without checkpoints") {
+  const TemporaryDirectory directory;
+  std::ofstream(directory / "checkpoints") << "a file";
+  CHECK_THROWS_WITH(list_checkpoints(directory / "checkpoints"), Catch::Contains("cannot list "));
+}
+
+TEST_CASE("checkpoint: a best one of another version of Lockstep is not removed") {
+  const TemporaryDirectory directory;
+  const auto checkpoints = directory / "checkpoints";
+  for (const int64_t step : {1, 2, 3}) write_checkpoint(checkpoints, sample(step));
+  auto manifest = nlohmann::ordered_json::parse(read_file(checkpoints / "1/manifest.json"));
+  manifest["content"]["format"] = 1000;
+  const auto content = manifest["content"].dump();
+  manifest["crc32c"] = crc32c(content.data(), content.size());
+  write_file_durably(checkpoints / "1/manifest.json", manifest.dump());
+  prune_checkpoints(checkpoints, 3, {.last = 1, .every = Period{3, Period::Unit::Steps}});
+  CHECK(list_checkpoints(checkpoints) == std::vector<int64_t>{1, 3});
 }
 
 TEST_CASE("safetensors: invalid headers are rejected with the reason") {

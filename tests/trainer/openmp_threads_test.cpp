@@ -8,8 +8,8 @@
 
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
+#include "tests/failing_calls.h"
 #include "tests/temporary_directory.h"
-#include "tests/without_new_threads.h"
 #include "trainer/prepared/prepared_run.h"
 
 using namespace lockstep;

@@ -12,6 +12,7 @@
 
 #include "core/system/crc32c.h"
 #include "core/system/durable_file.h"
+#include "core/system/new_name.h"
 #include "formats/safetensors_index.h"
 #include "lockstep/error.h"
 #include "trainer/checkpoint/safetensors.h"
@@ -80,15 +81,34 @@ void write_index(const fs::path& directory, const TensorFile& file, const Json& 
                      formats::make_safetensors_index(file_of, bytes));
 }
 
-// Gives the finished directory its final name, atomically replacing an older one of the same step.
+// Exchanges their names. Atomic, except on network file systems, which cannot exchange.
+void exchange(const fs::path& temporary, const fs::path& final_path) {
+  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0)
+    return;
+  if (errno != EINVAL)
+    throw errno_error(
+        fmt::format("cannot rename {} to {}", temporary.string(), final_path.string()));
+  const auto name = fmt::format("{}old-{}", kTemporaryPrefix, temporary.filename().string());
+  const auto old = temporary.parent_path() / name;
+  fs::rename(final_path, old);
+  std::error_code error, ignored;
+  fs::rename(temporary, final_path, error);
+  fs::rename(old, error ? final_path : temporary, ignored);
+  if (error)
+    throw environment_error(
+        fmt::format("cannot create {}: {}", final_path.string(), error.message()));
+}
+
+// Gives the finished directory its final name, replacing an older one of the same step.
 void rename_into_place(const fs::path& temporary, const fs::path& final_path) {
   sync_directory(temporary);
   std::error_code ignored;
-  const auto flags = fs::exists(final_path, ignored) ? RENAME_EXCHANGE : RENAME_NOREPLACE;
-  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final_path.c_str(), flags) != 0)
-    throw errno_error(
-        fmt::format("cannot rename {} to {}", temporary.string(), final_path.string()));
-  if (flags == RENAME_EXCHANGE) fs::remove_all(temporary, ignored);
+  if (fs::exists(final_path, ignored)) {
+    exchange(temporary, final_path);
+    fs::remove_all(temporary, ignored);
+  } else {
+    rename_to_new(temporary, final_path);
+  }
   sync_directory(final_path.parent_path());
 }
 
@@ -186,6 +206,9 @@ std::vector<int64_t> list_checkpoints(const fs::path& checkpoints) {
     if (result.ec == std::errc{} && result.ptr == name.data() + name.size() && step >= 0)
       steps.push_back(step);
   }
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw environment_error(
+        fmt::format("cannot list {}: {}", checkpoints.string(), error.message()));
   std::sort(steps.begin(), steps.end());
   return steps;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <map>
 #include <set>
 #include <vector>
@@ -24,6 +25,20 @@ Heads heads_of(const std::filesystem::path& checkpoints, const std::vector<int64
     }
   }
   return heads;
+}
+
+// Of one that could not be read: whether its manifest is not corrupt, but cannot be opened now, or was written by
+// another version.
+bool may_be_good(const std::filesystem::path& checkpoints, int64_t step) {
+  try {
+    read_checkpoint_head(checkpoints, step);
+  } catch (const Error& error) {
+    const auto manifest = checkpoints / std::to_string(step) / "manifest.json";
+    return error.kind() == ErrorKind::Config || !std::ifstream(manifest).is_open();
+  } catch (const std::exception&) {
+    return false;
+  }
+  return true;
 }
 
 bool is_milestone(const Position& position, const Period& every) {
@@ -59,6 +74,8 @@ void prune_checkpoints(const std::filesystem::path& checkpoints, int64_t newest,
       for (const auto step : best_steps(heads, keep.best)) kept.insert(step);
     for (const auto& [step, head] : heads)
       if (keep.every && is_milestone(head.position, *keep.every)) kept.insert(step);
+    for (const auto step : steps)
+      if (!heads.contains(step) && may_be_good(checkpoints, step)) kept.insert(step);
   }
   for (const auto step : all)
     if (!kept.contains(step)) remove_checkpoint(checkpoints, step);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <pthread.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -112,6 +113,14 @@ OpenFiles open_files(const fs::path& directory, int index = 0, int count = 1) {
   return files;
 }
 
+std::set<int64_t> as_set(const std::vector<int64_t>& steps) { return {steps.begin(), steps.end()}; }
+
+int64_t size_of(const FileDescriptor& file) {
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) throw errno_error("cannot read a checkpoint");
+  return status.st_size;
+}
+
 }  // namespace
 
 std::unique_ptr<formats::ObjectFolder> mirror_of_run(const std::string& mirror,
@@ -194,6 +203,7 @@ CheckpointMirror::CheckpointMirror(std::unique_ptr<formats::ObjectFolder> folder
                                    fs::path checkpoints)
     : folder_(std::move(folder)),
       checkpoints_(std::move(checkpoints)),
+      seen_(as_set(list_checkpoints(checkpoints_))),
       thread_([this](const std::stop_token& stop) { run(stop); }) {
   ::pthread_setname_np(thread_.native_handle(), "mirror");
 }
@@ -284,6 +294,7 @@ void CheckpointMirror::synchronize(const std::set<int64_t>& written) {
   auto mirrored = mirrored_checkpoints(*folder_);
   auto local = list_checkpoints(checkpoints_);
   std::ranges::reverse(local);
+  seen_.insert(local.begin(), local.end());
   const auto shared = std::exchange(cleared_, std::nullopt);
   const auto files = std::exchange(shared_files_, {});
   if (shared) upload(*shared, files, mirrored[*shared]);
@@ -294,15 +305,18 @@ void CheckpointMirror::synchronize(const std::set<int64_t>& written) {
     if (!mirrored[step].empty()) remove(step);
     upload(step, open_files(checkpoints_ / std::to_string(step)), {});
   }
+  // Others may be the only copies, of a run that was resumed from the bucket.
   for (const auto& [step, objects] : mirrored)
-    if (step != shared && std::ranges::count(local, step) == 0) remove(step);
+    if (step != shared && seen_.contains(step) && std::ranges::count(local, step) == 0)
+      remove(step);
 }
 
-// `present`: what the bucket has of these files.
+// `present`: what the bucket has of these files; in Azure, they are empty while they are written.
 void CheckpointMirror::upload(int64_t step, const OpenFiles& files, const Objects& present) {
   for (const auto& [name, file] : files) {
     const auto key = fmt::format("{}/{}", step, name);
-    if (std::ranges::count(present, key, &formats::ObjectInfo::key) == 0) folder_->write(key, file);
+    const auto found = std::ranges::find(present, key, &formats::ObjectInfo::key);
+    if (found == present.end() || found->size != size_of(file)) folder_->write(key, file);
   }
 }
 

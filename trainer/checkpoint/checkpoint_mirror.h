@@ -111,6 +111,7 @@ class CheckpointMirror {
 
   const std::unique_ptr<formats::ObjectFolder> folder_;  // of the thread; stop(): any thread
   const std::filesystem::path checkpoints_;
+  std::set<int64_t> seen_;  // of the thread: checkpoints that were on this disk
   // Of the thread: the step of an upload by several ranks, from clear() to update(), and its files.
   std::optional<int64_t> cleared_;
   OpenFiles shared_files_;

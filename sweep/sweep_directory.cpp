@@ -59,6 +59,10 @@ Json info_json(const SweepInfo& info) {
           {"sweep", ConfigDumper::dump(info.file)}};
 }
 
+int64_t number_after(const std::vector<Trial>& trials) {
+  return trials.empty() ? 0 : trials.back().number + 1;
+}
+
 // The setting in which two sweeps differ so that they cannot continue each other; else empty.
 std::string difference(const SweepInfo& a, const SweepInfo& b) {
   if (a.ranks != b.ranks) return "-n";
@@ -137,8 +141,7 @@ std::optional<Trial> SweepDirectory::find(int64_t number) const {
 std::optional<Trial> SweepDirectory::add(TrialSource by, const std::optional<Point>& point) const {
   const auto lock = lock_changes();
   const auto before = trials();
-  Trial trial{
-      .number = before.empty() ? 0 : before.back().number + 1, .by = by, .created = unix_seconds()};
+  Trial trial{.number = number_after(before), .by = by, .created = unix_seconds()};
   if (point) {
     file().space.verify(*point);
     trial.parameters = *point;
@@ -151,6 +154,15 @@ std::optional<Trial> SweepDirectory::add(TrialSource by, const std::optional<Poi
       for (const auto& other : before)
         if (other.counts()) trial.saw.push_back(other.number);
   }
+  write(trial);
+  return trial;
+}
+
+Trial SweepDirectory::add_finished(Trial trial) const {
+  const auto lock = lock_changes();
+  file().space.verify(trial.parameters);
+  trial.number = number_after(trials());
+  trial.created = trial.ended = unix_seconds();
   write(trial);
   return trial;
 }
@@ -204,9 +216,10 @@ FileLock SweepDirectory::lock_changes() const { return lock_changes_of(path_); }
 
 void SweepDirectory::request_stop() const { write_file_durably(path_ / "stop_request", "\n"); }
 
-bool SweepDirectory::is_stop_requested() const {
+std::optional<fs::file_time_type> SweepDirectory::stop_requested() const {
   std::error_code error;
-  return fs::exists(path_ / "stop_request", error);
+  const auto time = fs::last_write_time(path_ / "stop_request", error);
+  return error ? std::nullopt : std::optional(time);
 }
 
 }  // namespace lockstep::sweep

@@ -55,6 +55,8 @@ class SweepDirectory {
   // Creates the next trial, of the search or with the given point. nullopt if the search has no more
   // points, or if is_complete() and the search chooses it.
   std::optional<Trial> add(TrialSource by, const std::optional<Point>& point = std::nullopt) const;
+  // Stores a finished trial, whose point it verifies, under the next number.
+  Trial add_finished(Trial trial) const;
   // Whether the trials that the budget or the grid allows exist; those of imported runs do not count.
   bool is_complete(const std::vector<Trial>& trials) const;
   // Replaces the file of the trial.
@@ -72,7 +74,8 @@ class SweepDirectory {
   FileLock lock_changes() const;
 
   void request_stop() const;
-  bool is_stop_requested() const;
+  // When the last request was made; nullopt: there is none.
+  std::optional<std::filesystem::file_time_type> stop_requested() const;
 
  private:
   std::filesystem::path trial_path(int64_t number) const;

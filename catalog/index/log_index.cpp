@@ -145,8 +145,8 @@ bool LogIndex::take(tracking::Record&& record, uint64_t begin) {
     take_row(*row);
   } else if (const auto* rewind = std::get_if<tracking::RewindRecord>(&record)) {
     return !(max_step_ && *max_step_ > rewind->step);
-  } else if (const auto* key = std::get_if<tracking::KeyRecord>(&record)) {
-    s.metrics.push_back({.name = names_.add(key->name)});
+  } else if (std::holds_alternative<tracking::KeyRecord>(record)) {
+    declare_metrics(tail_->keys().size());
   } else if (std::holds_alternative<RunInfo>(record)) {
     s.end.reset();
   } else if (auto* end = std::get_if<RunEnd>(&record)) {
@@ -185,10 +185,14 @@ bool LogIndex::take(tracking::Record&& record, uint64_t begin) {
   return true;
 }
 
-void LogIndex::add_total(uint32_t key, double value, int64_t step) {
-  // A log with segments declares its names repeatedly; LogTail has all of them.
-  while (summary_.metrics.size() <= key)
+// A log with segments declares its names repeatedly; LogTail has all of them.
+void LogIndex::declare_metrics(size_t count) {
+  while (summary_.metrics.size() < count)
     summary_.metrics.push_back({.name = names_.add(tail_->keys()[summary_.metrics.size()])});
+}
+
+void LogIndex::add_total(uint32_t key, double value, int64_t step) {
+  declare_metrics(key + 1);
   auto& metric = summary_.metrics[key];
   metric.last = value;
   metric.step = step;

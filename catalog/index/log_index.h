@@ -119,6 +119,7 @@ class LogIndex {
   void take_clip(const Clip& clip, uint64_t begin);
   void take_text(const TextLine& text, uint64_t begin);
   void take_console(const ConsoleLine& line, uint64_t begin);
+  void declare_metrics(size_t count);
   void add_total(uint32_t key, double value, int64_t step);
   void flush_block();
   void read_block(const Block& block, const ColumnPlace& column, CurveParts parts,

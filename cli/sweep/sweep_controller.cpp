@@ -34,7 +34,11 @@ std::string failure_text(const Trial& trial) {
 
 SweepController::SweepController(const sweep::SweepDirectory& sweep, const SweepOptions& options,
                                  std::ostream& out)
-    : sweep_(sweep), options_(options), out_(out), lock_(sweep.lock_controller(options.joins)) {
+    : sweep_(sweep),
+      options_(options),
+      out_(out),
+      lock_(sweep.lock_controller(options.joins)),
+      earlier_request_(sweep.stop_requested()) {
   for (const auto& trial : sweep_.trials())
     is_objective_known_ |= trial.state == TrialState::Finished;
 }
@@ -112,7 +116,8 @@ void SweepController::wait() {
     signal_ = signal;
     stop_all();
   }
-  if (!is_stopping_ && sweep_.is_stop_requested()) stop_all();
+  const auto requested = sweep_.stop_requested();
+  if (!is_stopping_ && requested && requested != earlier_request_) stop_all();
 }
 
 void SweepController::stop_all() {

@@ -61,6 +61,8 @@ class SweepController {
   SweepOptions options_;
   std::ostream& out_;
   FileDescriptor lock_;
+  // To other processes, which are still stopping.
+  const std::optional<std::filesystem::file_time_type> earlier_request_;
   launch::SignalWatch signals_;
   catalog::NameTable names_;
   std::optional<launch::WarmTemplate> warm_;  // since the first start

@@ -189,6 +189,9 @@ Trial import_run(const SweepDirectory& sweep, const std::string& id) {
   const auto dir = catalog::find_run_directory(sweep.runs(), id);
   catalog::RunList runs(sweep.runs());
   const auto entry = runs.find(dir.filename()).front();
+  if (entry.end().state != RunState::Finished)
+    throw config_error(fmt::format("lockstep sweep add: the run {} is {}, not finished", id,
+                                   state_name(entry.end().state)));
   const auto config = entry.config();
   sweep::Point point = Json::object();
   const auto& file = sweep.file();
@@ -219,15 +222,10 @@ void add_trial(const SweepDirectory& sweep, const SweepWords& parsed, std::ostre
   if (words.empty() == !parsed.count("run"))
     throw config_error("lockstep sweep add: expected either KEY=VALUE... or --run ID");
   std::optional<Trial> trial;
-  if (parsed.count("run")) {
-    auto imported = import_run(sweep, parsed["run"].as<std::string>());
-    trial = sweep.add(TrialSource::Import, imported.parameters);
-    imported.number = trial->number;
-    imported.created = imported.ended = trial->created;
-    sweep.write(*(trial = imported));
-  } else {
+  if (parsed.count("run"))
+    trial = sweep.add_finished(import_run(sweep, parsed["run"].as<std::string>()));
+  else
     trial = sweep.add(TrialSource::Hand, point_of(words));
-  }
   if (parsed.count("json"))
     out << to_json(*trial).dump(2) << "\n";
   else

@@ -80,9 +80,18 @@ ApiResponse delete_run(Dashboard& dashboard, const RunRequest& request) {
     throw not_found(fmt::format("run '{}' not found", printable(id)));
   if (const auto reason = why_in_use(*run); !reason.empty())
     throw ApiError(409, "conflict", fmt::format("the run is in use: {}", reason));
-  tracking::remove_run(dashboard.catalog.directory(), request.run->dir);
-  record(dashboard, request, "delete");
-  dashboard.catalog.refresh(id);
+  const auto note = [&] {
+    record(dashboard, request, "delete");
+    dashboard.catalog.refresh(id);
+  };
+  try {
+    tracking::remove_run(dashboard.catalog.directory(), request.run->dir);
+  } catch (const Error&) {
+    std::error_code error;
+    if (!std::filesystem::exists(request.run->dir, error)) note();  // `runs gc` removes the rest
+    throw;
+  }
+  note();
   return json_response({{"deleted", id}});
 }
 

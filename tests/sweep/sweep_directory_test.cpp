@@ -96,10 +96,10 @@ TEST_CASE("several processes share a sweep, but not a trial") {
   sweep.request_stop();
   {
     const auto first = sweep.lock_controller(true);
-    CHECK_FALSE(sweep.is_stop_requested());
+    CHECK_FALSE(sweep.stop_requested());
     sweep.request_stop();
     const auto second = sweep.lock_controller(true);
-    CHECK(sweep.is_stop_requested());  // for both
+    CHECK(sweep.stop_requested());  // for both
     CHECK(sweep.is_controlled());
     CHECK_THROWS_WITH(sweep.lock_controller(false), Contains("already run by another process"));
     const auto trial = sweep.lock_trial(3);

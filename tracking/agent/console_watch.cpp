@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/error.h"
 #include "tracking/runs/run_directory.h"
@@ -40,11 +41,16 @@ void ConsoleWatch::find_files() {
     const std::tuple key(output.attempt, output.local_rank, output.start, output.is_error);
     if (files_.contains(key)) continue;
     FileDescriptor file(::open(output.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    if (file.is_open())
-      files_[key] = {.file = std::move(file),
-                     .local_rank = output.local_rank,
-                     .is_error = output.is_error,
-                     .partial_line = {}};
+    if (!file.is_open()) continue;
+    auto& added = files_[key];
+    added = {.file = std::move(file),
+             .local_rank = output.local_rank,
+             .is_error = output.is_error,
+             .partial_line = {}};
+    for (auto& [other, earlier] : files_)
+      if (other < key && earlier.local_rank == added.local_rank &&
+          earlier.is_error == added.is_error)
+        earlier.is_over = true;
   }
 }
 
@@ -60,18 +66,22 @@ bool ConsoleWatch::poll(int first_rank, double now, bool is_final, const OnLine&
 bool ConsoleWatch::read(File& file, int rank, double now, bool is_final, const OnLine& on_line) {
   const auto chunk = read_chunk(file.file.get(), file.offset);
   file.offset += chunk.size();
-  size_t begin = 0;
-  for (size_t end = 0; (end = chunk.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    emit(file, rank, now, file.partial_line + chunk.substr(begin, end - begin), on_line);
-    file.partial_line.clear();
+  const auto report = [&] { emit(file, rank, now, std::exchange(file.partial_line, {}), on_line); };
+  for (size_t begin = 0; begin < chunk.size();) {
+    if (chunk[begin] == '\n') {
+      report();
+      ++begin;
+      continue;
+    }
+    if (file.partial_line.size() == kMaxConsoleLineLength) report();
+    const auto room = kMaxConsoleLineLength - file.partial_line.size();
+    const auto end = std::min(chunk.find('\n', begin), chunk.size());
+    const auto count = std::min(end - begin, room);
+    file.partial_line.append(chunk, begin, count);
+    begin += count;
   }
-  file.partial_line += chunk.substr(begin);
   const bool more = chunk.size() == kConsoleChunk;
-  if (file.partial_line.size() > kMaxConsoleLineLength ||
-      (is_final && !more && !file.partial_line.empty())) {
-    emit(file, rank, now, file.partial_line, on_line);
-    file.partial_line.clear();
-  }
+  if ((is_final || file.is_over) && !more && !file.partial_line.empty()) report();
   return more;
 }
 
@@ -82,7 +92,6 @@ void ConsoleWatch::emit(File& file, int rank, double now, std::string line, cons
     return;
   }
   if (line.ends_with('\r')) line.pop_back();
-  if (line.size() > kMaxConsoleLineLength) line.resize(kMaxConsoleLineLength);
   on_line({.time = now, .rank = rank, .is_error = file.is_error, .line = std::move(line)});
 }
 

@@ -25,9 +25,10 @@ class ConsoleWatch {
   using Counts = std::map<std::pair<int, bool>, uint64_t>;  // rank, is_error
   ConsoleWatch(std::filesystem::path logs, Counts already_read);
 
-  // Reports whole lines added since the last call, with the time `now` (unix seconds), each
-  // truncated to 8 KiB. Returns whether more output is available already. `first_rank`: the rank
-  // with local rank 0. `is_final`: also reports a last line without a line break. Throws
+  // Reports whole lines added since the last call, with the time `now` (unix seconds), long ones in
+  // pieces of 8 KiB. The pieces depend on the output alone, so that an earlier watch has counted the same.
+  // Returns whether more output is available already. `first_rank`: the rank with local rank 0. A last line
+  // without a line break is reported if `is_final`, or if the rank was started again since. Throws
   // Environment if a file cannot be read.
   bool poll(int first_rank, double now, bool is_final, const OnLine& on_line);
 
@@ -36,7 +37,8 @@ class ConsoleWatch {
     FileDescriptor file;
     int local_rank = 0;
     bool is_error = false;
-    uint64_t offset = 0;  // bytes read
+    bool is_over = false;  // the rank was started again
+    uint64_t offset = 0;   // bytes read
     std::string partial_line;
   };
 

@@ -10,6 +10,7 @@
 #include "core/system/file_lock.h"
 #include "lockstep/error.h"
 #include "tracking/artifacts/sha256.h"
+#include "tracking/log/system_metric.h"
 #include "tracking/runs/run_directory.h"
 
 namespace lockstep::tracking {
@@ -206,12 +207,12 @@ bool Feed::has_labels(const Source& source) const {
 }
 
 std::string Feed::label(const std::string& name, const Source& source) const {
-  constexpr std::string_view kSystem = "system/";
   const auto& info = *source.tail.identity();
-  if (!name.starts_with(kSystem))
+  if (!is_system_metric(name))
     return plan_.labels ? fmt::format("{}/rank-{}", name, info.rank) : name;
   if (info.node_rank == sources_.front()->tail.identity()->node_rank) return name;
-  return fmt::format("{}node-{}/{}", kSystem, info.node_rank, name.substr(kSystem.size()));
+  return fmt::format("{}node-{}/{}", kSystemPrefix, info.node_rank,
+                     name.substr(kSystemPrefix.size()));
 }
 
 void Feed::deliver_row(const LoggedRow& row, const Source& source) {
@@ -250,19 +251,21 @@ void Feed::deliver(const Record& record, Source& source) {
   std::visit(Dispatch{*sink_}, record);
 }
 
-// Returns false if the log has no more records for now. Returns early where a new process resumes
-// the run: a new sink object receives its records.
+// Returns false if the log has no more records for now. Where a new process resumes the run, a new sink object
+// receives its records, and the next call begins soon; its rewind, which follows, comes before records of other logs.
 bool Feed::read_source(Source& source) {
+  bool has_new_sink = false;
   while (pending_values_ < kMaxPendingValues) {
     const auto record = source.tail.next();
-    if (!record) return false;
+    if (!record) return has_new_sink;
     pending_values_ += std::visit(CountValues{}, *record);
     pending_ = true;
     if (source.is_own && std::holds_alternative<ConfigRecord>(*record)) {
       flush(std::nullopt);
       sink_.reset();
       start_sink();
-      return true;
+      has_new_sink = true;
+      continue;
     }
     deliver(*record, source);
   }

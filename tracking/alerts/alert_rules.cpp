@@ -7,6 +7,7 @@
 
 #include "core/printable.h"
 #include "lockstep/error.h"
+#include "tracking/log/system_metric.h"
 
 namespace lockstep::tracking {
 namespace {
@@ -30,7 +31,7 @@ void verify_factor(const char* key, double factor) {
 
 // Metrics that differ by node or rank: each rank counts as a separate cause.
 bool is_per_rank(std::string_view name) {
-  return name.starts_with("system/") || name.starts_with("rank/");
+  return is_system_metric(name) || name.starts_with("rank/");
 }
 
 std::optional<double> value_of(const ScalarRow& row, std::string_view metric) {
@@ -75,7 +76,8 @@ std::vector<Alert> AlertRules::scalars(const ScalarRow& row, int rank) {
 }
 
 void AlertRules::check_metric(const Metric& metric, const ScalarRow& row, int rank) {
-  const bool is_system = metric.name.starts_with("system/");
+  const bool is_system = is_system_metric(metric.name);
+  if (!is_system) last_step_ = std::max(last_step_, row.step);
   const bool is_training = metric.name.starts_with("train/") || metric.name.starts_with("eval/");
   auto* past = is_system ? nullptr : history(rank);
   if (past) past->logged = true;
@@ -119,7 +121,8 @@ void AlertRules::check_loss_spike(double loss, const ScalarRow& row, int rank) {
 void AlertRules::check_conditions(const Metric& metric, const ScalarRow& row, int rank) {
   for (size_t i = 0; i < config_.conditions.size(); ++i) {
     const auto& condition = config_.conditions[i];
-    if (!condition.matches(metric.name) || row.step < condition.after_steps) continue;
+    const auto step = is_system_metric(metric.name) ? last_step_ : row.step;
+    if (!condition.matches(metric.name) || step < condition.after_steps) continue;
     const std::tuple key(i, std::string(metric.name), rank);
     if (!condition.holds(metric.value)) {
       consecutive_.erase(key);
@@ -138,8 +141,8 @@ void AlertRules::check_conditions(const Metric& metric, const ScalarRow& row, in
         {.time = row.time,
          .title = printable(condition.text, kMaxMetricNameLength) + where,
          .text = fmt::format("{} is {:.6g} at step {} (rank {}); condition: {}", name, metric.value,
-                             row.step, rank, printable(condition.text, kMaxMetricNameLength)),
-         .step = row.step});
+                             step, rank, printable(condition.text, kMaxMetricNameLength)),
+         .step = step});
   }
 }
 

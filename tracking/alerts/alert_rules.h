@@ -67,6 +67,7 @@ class AlertRules {
   AlertConfig config_;
   AlertCauses causes_;
   std::optional<double> last_tick_;
+  int64_t last_step_ = 0;  // of all ranks: metrics of the machine have none
   std::map<int, History> histories_;
   SlowRank slow_;
   std::map<std::tuple<size_t, std::string, int>, int64_t> consecutive_;  // condition, metric, rank

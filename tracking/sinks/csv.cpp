@@ -7,6 +7,7 @@
 #include "lockstep/sink.h"
 #include "tracking/log/csv_field.h"
 #include "tracking/log/line_file.h"
+#include "tracking/log/system_metric.h"
 #include "tracking/sinks/file_path.h"
 
 namespace lockstep::tracking {
@@ -34,6 +35,12 @@ size_t csv_row_end(std::string_view text, size_t begin) {
   return text.size();
 }
 
+// Metrics of the machine are numbered by samples, not by steps, and are not recorded again.
+bool csv_is_of_system(std::string_view row) {
+  for (int i = 0; i < 3; ++i) row.remove_prefix(row.find(',') + 1);  // step, epoch, time
+  return is_system_metric(row.substr(row.starts_with('"') ? 1 : 0));
+}
+
 std::string csv_up_to(std::string_view text, int64_t last_step) {
   std::string kept;
   for (size_t begin = 0; begin < text.size();) {
@@ -42,7 +49,7 @@ std::string csv_up_to(std::string_view text, int64_t last_step) {
     int64_t step = 0;
     const auto parsed = std::from_chars(row.data(), row.data() + row.size(), step);
     const bool is_header = parsed.ec != std::errc();
-    if (is_header || step <= last_step) kept += row;
+    if (is_header || step <= last_step || csv_is_of_system(row)) kept += row;
     begin = end;
   }
   return kept;

@@ -4,6 +4,7 @@
 
 #include "lockstep/sink.h"
 #include "tracking/log/line_file.h"
+#include "tracking/log/system_metric.h"
 #include "tracking/sinks/file_path.h"
 
 namespace lockstep::tracking {
@@ -38,9 +39,12 @@ Json jsonl_moment(const char* type, const Moment& at) {
       {"type", type}, {"name", at.name}, {"step", at.step}, {"epoch", at.epoch}, {"time", at.time}};
 }
 
-// Records with values of steps are removed by a rewind; texts and alerts are kept.
+// Records with values of steps are removed by a rewind; texts, alerts and metrics of the machine, which are
+// numbered by samples, are kept.
 bool jsonl_belongs_to_step(const Json& record) {
   const auto type = record.value("type", "");
+  if (type == "scalars" && !record["values"].empty())
+    return !is_system_metric(record["values"].begin().key());
   return type == "scalars" || type == "histogram" || type == "image" || type == "clip" ||
          type == "table";
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tracking/log/system_metric.h"
+
 namespace lockstep::tracking {
 namespace {
 
@@ -26,7 +28,7 @@ std::string take_number(std::string& name, std::string_view before, std::string_
 MetricSeries metric_series(std::string_view metric) {
   MetricSeries series{.name = std::string(metric), .labels = {{"metric", std::string(metric)}}};
   auto& name = series.name;
-  if (name.starts_with("system/")) {
+  if (is_system_metric(name)) {
     if (const auto node = take_number(name, "/node-", "/"); !node.empty()) {
       series.labels["node"] = node;
       name.replace(name.find("/node-"), 6, "/");

@@ -52,6 +52,33 @@ TEST_CASE("console watch: a new watch skips lines that an earlier one reported")
   CHECK(lines_of(watch) == Lines{"8 out c"});
 }
 
+TEST_CASE(
+    "console watch: a new watch counts lines as the earlier one did, whenever that has read them") {
+  const TemporaryDirectory dir;
+  const auto log = dir / "attempt_0/0/stderr.log";
+  ConsoleWatch first(dir.path(), {});
+  uint64_t count = 0;
+  for (int i = 0; i < 64; ++i) {  // a progress bar: no line breaks
+    append(log, std::string(1000, '#'));
+    count += lines_of(first).size();
+  }
+  CHECK(count == 7);
+  append(log, "\nend\n");
+  ConsoleWatch second(dir.path(), {{{8, true}, count}});
+  CHECK(lines_of(second) == Lines{"8 err " + std::string(64'000 - 7 * 8192, '#'), "8 err end"});
+}
+
+TEST_CASE("console watch: the last line of an earlier attempt is reported without a line break") {
+  const TemporaryDirectory dir;
+  append(dir / "attempt_0/0/stderr.log", "a\nbar");
+  append(dir / "attempt_0/0/stdout.log", "x");
+  ConsoleWatch first(dir.path(), {});
+  CHECK(lines_of(first, true) == Lines{"8 out x", "8 err a", "8 err bar"});
+  append(dir / "attempt_1/0/stderr.log", "b\nc\n");
+  ConsoleWatch second(dir.path(), {{{8, true}, 2}, {{8, false}, 1}});
+  CHECK(lines_of(second) == Lines{"8 err b", "8 err c"});
+}
+
 TEST_CASE("console watch: reads attempts, and starts of a rank, in the order of their numbers") {
   const TemporaryDirectory dir;
   for (const auto* name : {"attempt_2/0", "attempt_2/0.2", "attempt_2/0.10", "attempt_10/0"})

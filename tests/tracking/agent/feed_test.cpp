@@ -212,6 +212,38 @@ TEST_CASE("feed: in a shared run every metric is labeled with its rank") {
         std::vector<std::string>{"1 train/loss/rank-0 1.000000", "1 train/loss/rank-3 1.000000"});
 }
 
+TEST_CASE(
+    "feed: what a resumed run discards is removed before later values of other ranks arrive") {
+  OneRank rank;
+  const auto log_twice = [](EventLogWriter& log, const RunInfo& info) {
+    log_loss(log, 1, 1);
+    log_loss(log, 2, 1);
+    log.identity(info);  // resumed
+    log.config({{"lr", 0.1}});
+    log.rewind(1);
+    log_loss(log, 2, 1);
+  };
+  log_twice(*rank.log, sample_info("job"));
+  {
+    EventLogWriter other(event_log_path(rank.run, 1));
+    other.identity(sample_info("job-rank-1", 1, 2));
+    other.config({});
+    log_twice(other, sample_info("job-rank-1", 1, 2));
+  }
+  Feed feed(Feed::SinkPart(sink_registry(), "recorder"),
+            EntryPlan{.run_dir = rank.run,
+                      .id = "job",
+                      .log = event_log_path(rank.run, 0),
+                      .others = {event_log_path(rank.run, 1)},
+                      .labels = true},
+            [](const std::string&) { return std::nullopt; });
+  while (feed.pump(kFinished) == FeedState::More) continue;
+  const auto delivered = rank.delivered();
+  const auto other = std::ranges::find(delivered, "2 train/loss/rank-1 1.000000");
+  REQUIRE(other != delivered.end());
+  CHECK(std::ranges::find(delivered, "rewind 1") < other);
+}
+
 TEST_CASE("feed: does not read the log again while a sink fails or nothing is new") {
   OneRank rank;
   for (int step = 1; step <= 50'000; ++step) log_loss(*rank.log, step, 1);

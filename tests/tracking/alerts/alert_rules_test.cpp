@@ -310,6 +310,14 @@ TEST_CASE("alerts: user conditions ignore values before a step") {
   CHECK(run.log("eval/other", 0.3, 2000) == Titles{});
 }
 
+TEST_CASE("alerts: metrics of the machine count as of the last step") {
+  Watched run(with_condition("system/load > 5 after 100 steps"));
+  CHECK(run.log("system/load", 6, 0) == Titles{});
+  run.log("train/loss", 1, 120);
+  CHECK(run.log("system/load", 6, 1) == Titles{"system/load > 5 after 100 steps (rank 0)"});
+  CHECK(run.last.step == 120);
+}
+
 TEST_CASE("alerts: user conditions count consecutive values per rank") {
   Watched run(with_condition("train/loss > 5 for 3 values"));
   CHECK(run.log("train/loss", 6, 1) == Titles{});

@@ -113,6 +113,17 @@ def test_a_rewind_removes_later_values(tmp_path, sink):
 
 
 @pytest.mark.parametrize("sink", ["csv", "jsonl"])
+def test_a_rewind_keeps_metrics_of_the_machine(tmp_path, sink):
+    """They are numbered by samples."""
+    def sample(number):
+        return row(number, [("system/cpu_percent", float(number))])
+
+    must_feed(tmp_path, sink, [start(), scalars(1, a=1.0), sample(8), scalars(2, a=2.0), FLUSH, sample(9), rewind(1), scalars(2, a=20.0), FLUSH])
+    text = place(tmp_path, sink).read_text()
+    assert text.count("system/cpu_percent") == 2 and "20.0" in text and text.count('"a"' if sink == "jsonl" else ",a,") == 2
+
+
+@pytest.mark.parametrize("sink", ["csv", "jsonl"])
 def test_every_record_exists_once_after_any_crash(tmp_path, sink):
     for number, calls in enumerate((everything(), rewound())):
         must_feed(tmp_path / f"{number}a", sink, calls)

@@ -255,6 +255,13 @@ def test_records_after_the_last_state_are_truncated(tmp_path):
     same(points(read(tmp_path), "a"), [(1, time_of(1), 1.0), (2, time_of(2), 2.0)])
 
 
+def test_texts_are_at_the_step_of_the_run_not_of_a_sample_of_the_machine(tmp_path):
+    must_feed(tmp_path, "tensorboard", [start(), scalars(100, a=1.0), row(3, [("system/cpu_percent", 5.0)]),
+                                        {"call": "text", "time": time_of(100), "level": "info", "line": "here"}, FLUSH])
+    server = multiplexer(tmp_path / "tensorboard")
+    assert [e.step for e in server.Tensors(ENTRY, "log")] == [100]
+
+
 REWOUND = [start(), *[scalars(step, a=step) for step in range(1, 6)],
            {"call": "text", "time": time_of(5), "level": "info", "line": "gone"}, FLUSH,
            rewind(3), scalars(4, a=40.0), {"call": "text", "time": time_of(4), "level": "info", "line": "here"}, FLUSH]

@@ -9,6 +9,7 @@
 #include "core/system/committed_file.h"
 #include "lockstep/sink.h"
 #include "tracking/log/clip_type.h"
+#include "tracking/log/system_metric.h"
 #include "tracking/sinks/mlflow/mlflow_artifacts.h"
 #include "tracking/sinks/mlflow/mlflow_batch.h"
 #include "tracking/sinks/mlflow/mlflow_parent.h"
@@ -75,8 +76,7 @@ class MlflowSink final : public Sink {
   void scalars(const ScalarRow& row) override {
     time_ = row.time;
     for (const auto& [name, value] : row.values) {
-      const bool is_system = name.starts_with("system/");  // its steps are not steps of the run
-      if (!is_system) step_ = row.step;
+      if (!is_system_metric(name)) step_ = row.step;
       const auto [theirs, converted] = mlflow_system_metric(name, value);
       batch_.add_metric(names_.of(theirs), converted, milliseconds(row.time), row.step);
     }

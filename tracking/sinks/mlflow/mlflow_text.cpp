@@ -6,6 +6,7 @@
 
 #include "core/printable.h"
 #include "core/system/crc32c.h"
+#include "tracking/log/system_metric.h"
 
 namespace lockstep::tracking {
 namespace {
@@ -13,7 +14,6 @@ namespace {
 constexpr size_t kMlflowNameBytes = 250;
 constexpr size_t kMlflowChecksumBytes = 9;
 constexpr std::string_view kMlflowCut = " ... (cut)";
-constexpr std::string_view kMlflowSystem = "system/";
 
 struct MlflowSystemName {
   std::string_view ours, theirs;
@@ -125,15 +125,15 @@ Json MlflowMetricNames::state() const {
 
 std::pair<std::string, double> mlflow_system_metric(std::string_view name, double value) {
   const std::pair<std::string, double> unchanged{name, value};
-  if (!name.starts_with(kMlflowSystem)) return unchanged;
-  auto rest = name.substr(kMlflowSystem.size());
+  if (!name.starts_with(kSystemPrefix)) return unchanged;
+  auto rest = name.substr(kSystemPrefix.size());
   std::string_view node;
   if (rest.starts_with("node-") && rest.find('/') != std::string_view::npos) {
     node = rest.substr(0, rest.find('/') + 1);
     rest.remove_prefix(node.size());
   }
   if (const auto* found = mlflow_equivalent(kMlflowSystemNames, rest))
-    return {fmt::format("{}{}{}", kMlflowSystem, node, found->theirs), value * found->factor};
+    return {fmt::format("{}{}{}", kSystemPrefix, node, found->theirs), value * found->factor};
   constexpr std::string_view kGpu = "gpu.";
   if (!rest.starts_with(kGpu)) return unchanged;
   const auto dot = rest.find('.', kGpu.size());
@@ -141,7 +141,7 @@ std::pair<std::string, double> mlflow_system_metric(std::string_view name, doubl
   const auto index = rest.substr(kGpu.size(), dot - kGpu.size());
   const auto* found = mlflow_equivalent(kMlflowGpuNames, rest.substr(dot + 1));
   if (!found) return unchanged;
-  return {fmt::format("{}{}gpu_{}_{}", kMlflowSystem, node, index, found->theirs),
+  return {fmt::format("{}{}gpu_{}_{}", kSystemPrefix, node, index, found->theirs),
           value * found->factor};
 }
 

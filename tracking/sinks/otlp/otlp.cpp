@@ -9,6 +9,7 @@
 #include "core/system/durable_file.h"
 #include "lockstep/sink.h"
 #include "lockstep/version.h"
+#include "tracking/log/system_metric.h"
 #include "tracking/sinks/otlp/otlp_client.h"
 
 namespace lockstep::tracking {
@@ -94,7 +95,7 @@ class OtlpSink final : public Sink {
     bool has_step = false;
     for (const auto& [name, value] : row.values) {
       metrics_->add(name, row.time, value);
-      has_step |= !name.starts_with("system/");  // its steps are not steps of the run
+      has_step |= !is_system_metric(name);
     }
     if (has_step)
       metrics_->add("lockstep.step", row.time, static_cast<double>(row.step),

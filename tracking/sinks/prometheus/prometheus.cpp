@@ -4,6 +4,7 @@
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
 #include "lockstep/sink.h"
+#include "tracking/log/system_metric.h"
 #include "tracking/sinks/prometheus/metrics_server.h"
 
 namespace lockstep::tracking {
@@ -65,8 +66,7 @@ class PrometheusSink final : public Sink {
     entry_.time = row.time;
     for (const auto& [name, value] : row.values) {
       entry_.values.insert_or_assign(std::string(name), value);
-      const bool is_system = name.starts_with("system/");  // its steps are not steps of the run
-      if (!is_system) entry_.step = row.step;
+      if (!is_system_metric(name)) entry_.step = row.step;
     }
   }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "lockstep/sink.h"
+#include "tracking/log/system_metric.h"
 #include "tracking/sinks/file_path.h"
 #include "tracking/sinks/tensorboard/event_file.h"
 #include "tracking/sinks/tensorboard/hparams.h"
@@ -51,7 +52,8 @@ class TensorboardSink final : public Sink {
   }
 
   void scalars(const ScalarRow& row) override {
-    now(row.time, row.step);
+    const bool is_of_system = !row.values.empty() && is_system_metric(row.values[0].name);
+    now(row.time, is_of_system ? step_ : row.step);  // a sample of the machine has no step
     for (const auto& [name, value] : row.values)
       file_->add(row.time, row.step, tensorboard::scalar_value(name, value));
     chart_bands(row);

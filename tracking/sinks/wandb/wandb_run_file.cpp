@@ -11,13 +11,13 @@
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
 #include "tracking/log/clip_type.h"
+#include "tracking/log/system_metric.h"
 #include "tracking/sinks/wandb/wandb_digest.h"
 #include "tracking/sinks/wandb/wandb_text.h"
 
 namespace lockstep::tracking {
 namespace {
 
-constexpr std::string_view kSystemMetric = "system/";
 // Folder and type of clips, by ClipKind.
 constexpr std::array<std::pair<const char*, const char*>, 3> kWandbClips = {
     {{"audio", "audio-file"}, {"videos", "video-file"}, {"html", "html-file"}}};
@@ -105,8 +105,8 @@ void WandbRunFile::row(int64_t step, double time, double epoch,
 void WandbRunFile::scalars(const ScalarRow& row) {
   std::vector<WandbItem> items, system;
   for (const auto& [name, value] : row.values) {
-    if (name.starts_with(kSystemMetric))
-      system.push_back({wandb_text(name.substr(kSystemMetric.size())), wandb_number(value)});
+    if (is_system_metric(name))
+      system.push_back({wandb_text(name.substr(kSystemPrefix.size())), wandb_number(value)});
     else
       items.push_back({wandb_key(name), wandb_number(value)});
   }

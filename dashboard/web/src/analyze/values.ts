@@ -90,7 +90,16 @@ export function parseBrushes(text: string | null): Brushes {
   }
 }
 
-export const brushText = (brushes: Brushes): string | null => (Object.keys(brushes).length > 0 ? JSON.stringify(brushes, (_, value: unknown) => (typeof value === "number" ? Number(value.toPrecision(6)) : value)) : null);
+/** Of six digits, and not smaller: the runs at the bounds stay inside. */
+function rounded([low, high]: [number, number]): [number, number] {
+  const [down, up] = [Number(low.toPrecision(6)), Number(high.toPrecision(6))];
+  return [down <= low ? down : low, up >= high ? up : high];
+}
+
+export function brushText(brushes: Brushes): string | null {
+  const entries = Object.entries(brushes).map(([field, brush]) => [field, isRange(brush) ? rounded(brush) : brush]);
+  return entries.length > 0 ? JSON.stringify(Object.fromEntries(entries)) : null;
+}
 
 /** 1 for the runs that are inside of every brush. */
 export function insideOf(brushes: Brushes, columns: ReadonlyMap<string, Values>, count: number): Uint8Array {
@@ -112,7 +121,7 @@ export function insideOf(brushes: Brushes, columns: ReadonlyMap<string, Values>,
 /** The brush for two positions on the scale of a column; null if it contains nothing. */
 export function brushBetween({ labels, scale }: Values, from: number, to: number): Brush | null {
   const [low, high] = [Math.min(from, to), Math.max(from, to)];
-  if (!labels) return [scale.value(low), scale.value(high)];
+  if (!labels) return [low <= 0 ? scale.low : scale.value(low), high >= 1 ? scale.high : scale.value(high)];
   const chosen = labels.filter((_, i) => scale.position(i) >= low - 1e-9 && scale.position(i) <= high + 1e-9);
   return chosen.length > 0 ? chosen : null;
 }
@@ -128,7 +137,10 @@ export function brushSpan({ labels, scale }: Values, brush: Brush): [number, num
 /** The brushes in the filter language. */
 export function brushFilter(brushes: Brushes, columns: ReadonlyMap<string, Values>): string {
   return Object.entries(brushes).map(([field, brush]) => {
-    if (isRange(brush)) return `${field} >= ${Number(brush[0].toPrecision(6))} and ${field} <= ${Number(brush[1].toPrecision(6))}`;
+    if (isRange(brush)) {
+      const [low, high] = rounded(brush);
+      return `${field} >= ${low} and ${field} <= ${high}`;
+    }
     const isBool = columns.get(field)?.labels?.join() === "false,true";
     return `${field} in (${brush.map((label) => (isBool ? label : quoted(label))).join(", ")})`;
   }).join(" and ");

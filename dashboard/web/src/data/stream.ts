@@ -12,6 +12,7 @@ const RECONNECT_MS = 60000;
 export function listen(since: number, onChanges: (changes: Changes) => void, onState: (state: StreamState) => void): () => void {
   let seq = since;
   let ended = false;
+  let polls = 0; // of a loop that has been replaced, no further request is made
   let poller: ReturnType<typeof setTimeout> | undefined;
   let reconnect: ReturnType<typeof setTimeout> | undefined;
   let events: EventSource | null = null;
@@ -20,17 +21,18 @@ export function listen(since: number, onChanges: (changes: Changes) => void, onS
     seq = changes.seq;
     onChanges(changes);
   };
-  const poll = async () => {
+  const poll = async (loop: number) => {
     try {
       apply(await request<Changes>("changes", { since: seq }));
-      if (!ended) onState("polling");
+      if (!ended && loop === polls) onState("polling");
     } catch (error) {
       if (!ended) onState(error instanceof ApiError && error.code === "unauthorized" ? "unauthorized" : "lost");
     }
-    if (!ended) poller = setTimeout(poll, POLL_MS);
+    if (!ended && loop === polls) poller = setTimeout(() => void poll(loop), POLL_MS);
   };
   const open = () => {
     clearTimeout(poller);
+    polls++;
     events = new EventSource(apiUrl("events", { since: seq }));
     events.onopen = () => onState("live");
     events.addEventListener("change", (event) => apply(JSON.parse((event as MessageEvent<string>).data)));
@@ -38,7 +40,7 @@ export function listen(since: number, onChanges: (changes: Changes) => void, onS
       if (ended) return;
       // The browser reconnects automatically, unless the request failed: too many streams, or no server.
       if (events?.readyState !== EventSource.CLOSED) return onState("lost");
-      void poll();
+      void poll(++polls);
       reconnect = setTimeout(open, RECONNECT_MS);
     };
   };

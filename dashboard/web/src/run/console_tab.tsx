@@ -53,6 +53,12 @@ function Messages({ lines }: { lines: string[] }) {
 
 interface LoadedLines { lines: string[]; begin: number; end: number; size: number }
 
+/** `begin` stays that of the first line: if there are too many lines, only the new ones are kept. */
+function withLater(before: LoadedLines | undefined, page: LoadedLines): LoadedLines {
+  if (!before || before.lines.length + page.lines.length > MAX_LINES) return page;
+  return { ...page, begin: before.begin, lines: [...before.lines, ...page.lines] };
+}
+
 function Log({ run, stream, children }: { run: Run; stream: ConsoleStream; children: preact.ComponentChildren }) {
   const [loaded, setLoaded] = useState<LoadedLines>();
   const [error, setError] = useState("");
@@ -78,10 +84,13 @@ function Log({ run, stream, children }: { run: Run; stream: ConsoleStream; child
   useEffect(() => {
     void load({ tail: 1000 }, (_, page) => page);
   }, [stream.stream]);
+  const later = () => loaded && loaded.end < stream.bytes && void load({ from: loaded.end }, withLater);
+  const known = useRef(0); // bytes, at the last look
   useEffect(() => {
-    if (!loaded || stream.bytes <= loaded.end) return;
-    void load({ from: loaded.end }, (before, page) => (before ? { ...page, begin: before.begin, lines: [...before.lines, ...page.lines].slice(-MAX_LINES) } : page));
-  }, [stream.bytes, run.version, loaded?.end]);
+    const hadAll = loaded !== undefined && loaded.end >= known.current && loaded.lines.length < MAX_LINES;
+    known.current = stream.bytes;
+    if (follow || hadAll) later();
+  }, [stream.bytes, run.version, loaded?.end, follow]);
   const earlier = () => loaded && loaded.begin > 0 && void load({ to: loaded.begin }, (before, page) => (before ? { ...before, begin: page.begin, lines: [...page.lines, ...before.lines] } : page));
 
   useEffect(() => {
@@ -132,15 +141,15 @@ function Log({ run, stream, children }: { run: Run; stream: ConsoleStream; child
         : !source().live && <p class="hint console-part">Only the last lines are included. The complete output is in the run directory: <code>{stream.path}</code></p>}
       {loaded && (found
         ? <Lines lines={found.map((m) => m.line)} mark={query} follow={false} onPick={(i) => jump(found[i]!.offset)} />
-        : loaded.lines.length > 0 && <Lines lines={loaded.lines} mark="" follow={follow} ends={ends} onTop={earlier} onLeave={() => setFollow(false)} />)}
+        : loaded.lines.length > 0 && <Lines lines={loaded.lines} mark="" follow={follow} ends={ends} onTop={earlier} onBottom={later} onLeave={() => setFollow(false)} />)}
       {loaded && loaded.lines.length === 0 && !found && <p class="nodata">No output{run.state === "running" ? " yet" : ""}</p>}
     </section>
   );
 }
 
-interface LinesProps { lines: string[]; mark: string; follow: boolean; ends?: number; onTop?: () => void; onLeave?: () => void; onPick?: (index: number) => void }
+interface LinesProps { lines: string[]; mark: string; follow: boolean; ends?: number; onTop?: () => void; onBottom?: () => void; onLeave?: () => void; onPick?: (index: number) => void }
 
-function Lines({ lines, mark, follow, ends, onTop, onLeave, onPick }: LinesProps) {
+function Lines({ lines, mark, follow, ends, onTop, onBottom, onLeave, onPick }: LinesProps) {
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 600 });
   const lineHeight = useMemo(() => Math.round(1.5 * parseFloat(getComputedStyle(document.documentElement).fontSize)), []);
@@ -168,6 +177,7 @@ function Lines({ lines, mark, follow, ends, onTop, onLeave, onPick }: LinesProps
       return;
     }
     if (el.scrollTop < 40) onTop?.();
+    if (el.scrollTop + el.clientHeight > el.scrollHeight - 40) onBottom?.();
     if (follow && el.scrollTop + el.clientHeight < el.scrollHeight - 3 * lineHeight) onLeave?.();
   };
   const from = Math.max(0, Math.floor(view.top / lineHeight) - 20);

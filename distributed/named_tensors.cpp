@@ -1,6 +1,7 @@
 #include "lockstep/named_tensors.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace lockstep {
 
@@ -15,8 +16,10 @@ NamedTensors tensors_of(const torch::nn::Module& module) {
 
 NamedTensors trainable_parameters(const torch::nn::Module& module) {
   NamedTensors parameters;
+  std::unordered_set<const c10::TensorImpl*> seen;  // a module may have one under two names
   for (const auto& item : module.named_parameters())
-    if (item.value().requires_grad()) parameters.emplace_back(item.key(), item.value());
+    if (item.value().requires_grad() && seen.insert(item.value().unsafeGetTensorImpl()).second)
+      parameters.emplace_back(item.key(), item.value());
   return parameters;
 }
 

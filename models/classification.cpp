@@ -42,7 +42,10 @@ at::Tensor class_losses(const at::Tensor& logits_BK, const at::Tensor& label_B,
                                   /*ignore_index=*/-100, loss.label_smoothing);
   const auto log_p_B =
       at::log_softmax(logits_BK, 1, at::kFloat).gather(1, label_B.unsqueeze(1)).squeeze(1);
-  const auto losses_B = -(1 - log_p_B.exp()).pow(loss.gamma) * log_p_B;
+  auto missing_B = 1 - log_p_B.exp();
+  if (loss.gamma < 1)
+    missing_B = missing_B.clamp_min(1e-7);  // the gradient of a power is infinite at 0
+  const auto losses_B = -missing_B.pow(loss.gamma) * log_p_B;
   return weights ? losses_B * weights->index_select(0, label_B) : losses_B;
 }
 

@@ -17,7 +17,6 @@ class KeyValueCache {
   KeyValueCache(int64_t sequences, int64_t capacity);
 
   const std::vector<int64_t>& lengths() const { return lengths_; }
-  int64_t capacity() const { return capacity_; }
 
   // Begins a pass over tokens [B, T], of which the first counts[b] are of sequence b, and the rest
   // is ignored. Throws Bug if they exceed the capacity.

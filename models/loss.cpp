@@ -49,7 +49,10 @@ LabelLoss::LabelLoss(const LossConfig& config, int64_t outputs, const std::strin
 }
 
 at::Tensor LabelLoss::weights_on(at::Device device) const {
-  if (weights_.defined() && weights_.device() != device) weights_ = weights_.to(device);
+  if (weights_.defined() && weights_.device() != device) {
+    const at::InferenceMode normal(false);  // kept for training, also if an evaluation comes first
+    weights_ = weights_.to(device);
+  }
   return weights_;
 }
 

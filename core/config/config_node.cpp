@@ -269,6 +269,16 @@ ConfigNode read_config_file(const std::filesystem::path& path) {
   return parse_config(text, path.string());
 }
 
+// YAML would ignore the rest of the value.
+static void verify_no_comment(const std::string& assignment, size_t equals,
+                              const std::string& origin) {
+  const auto value = assignment.substr(equals + 1);
+  const bool has_comment = value.starts_with('#') || value.find(" #") != value.npos;
+  if (has_comment && value.find_first_of("\"'") == value.npos)
+    throw config_error(fmt::format("{}: '#' begins a comment; quote the value: {}='\"...\"'",
+                                   origin, printable(assignment.substr(0, equals))));
+}
+
 void apply_override(ConfigNode& root, const std::string& assignment) {
   auto origin = fmt::format("argument '{}'", printable(assignment));
   const auto equals = assignment.find('=');
@@ -279,6 +289,7 @@ void apply_override(ConfigNode& root, const std::string& assignment) {
         fmt::format("{}: the value is empty (is a shell variable not set?); expected {}VALUE: null "
                     "only for an optional key, '\"\"' only for a text",
                     origin, printable(assignment.substr(0, equals + 1))));
+  verify_no_comment(assignment, equals, origin);
   auto value = convert_text(assignment.substr(equals + 1), origin,
                             [&](const YAML::Mark&) { return origin; });
   const auto keys = split_path(assignment.substr(0, equals), origin);

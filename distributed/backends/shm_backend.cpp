@@ -289,10 +289,7 @@ void ShmBackend::reduce_to_all(at::Tensor& tensor, const c10d::ReduceOp& op) {
 
 void ShmBackend::gather_chunks(at::Tensor& whole) {
   const MutexLock lock(one_at_a_time_);
-  group_->all_gather_chunks(
-      {static_cast<std::byte*>(whole.mutable_data_ptr()), static_cast<size_t>(whole.numel()),
-       element_type_of(whole.scalar_type())},
-      deadline(c10d::kUnsetTimeout));
+  group_->all_gather_chunks(Contiguous(whole).array(), deadline(c10d::kUnsetTimeout));
 }
 
 std::shared_ptr<shm::SymmetricBuffer> ShmBackend::allocate(size_t bytes) {

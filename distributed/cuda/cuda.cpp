@@ -63,10 +63,18 @@ constexpr int kMajor = 75, kMinor = 76;
 
 }  // namespace
 
-bool machine_has_gpu() {
-  std::error_code ignored;
-  return std::filesystem::exists("/dev/nvidiactl", ignored) &&
-         std::filesystem::exists("/dev/nvidia0", ignored);
+bool machine_has_gpu(const std::filesystem::path& devices) {
+  std::error_code error;
+  if (!std::filesystem::exists(devices / "nvidiactl", error)) return false;
+  const std::string gpu = "nvidia";  // and a number, in a container not always 0
+  for (std::filesystem::directory_iterator it(devices, error), end; !error && it != end;
+       it.increment(error)) {
+    const auto name = it->path().filename().string();
+    if (name.starts_with(gpu) && name.size() > gpu.size() &&
+        name.find_first_not_of("0123456789", gpu.size()) == name.npos)
+      return true;
+  }
+  return false;
 }
 
 void load_gpu_support() { cuda_library(); }

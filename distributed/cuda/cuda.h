@@ -1,12 +1,13 @@
 // Loads the CUDA part of LibTorch on demand: without a GPU it would cost a run 0.5 s and 230 MB.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 namespace lockstep::distributed {
 
 // True if this machine has an NVIDIA driver and a device. Loads nothing.
-bool machine_has_gpu();
+bool machine_has_gpu(const std::filesystem::path& devices = "/dev");
 
 // Loads liblockstep_cuda.so with the CUDA part of LibTorch and NCCL, if they are there. Call it before
 // any other use of LibTorch that depends on CUDA, such as at::manual_seed(): LibTorch looks for its

@@ -5,6 +5,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
+
 namespace lockstep::distributed::shm {
 
 int count_usable_cores(const std::vector<pid_t>& pids) {
@@ -18,11 +20,14 @@ int count_usable_cores(const std::vector<pid_t>& pids) {
 }
 
 Peers::Peers(const std::vector<pid_t>& pids) : pids_(pids) {
-  for (const auto pid : pids)
+  for (const auto pid : pids) {
     handles_.emplace_back(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    had_ended_.push_back(!handles_.back().is_open() && errno == ESRCH);
+  }
 }
 
 bool Peers::has_ended(int rank) const {
+  if (had_ended_[static_cast<size_t>(rank)]) return true;
   const auto& handle = handles_[static_cast<size_t>(rank)];
   if (!handle.is_open()) return false;  // a kernel without pidfds: only the timeout detects it
   pollfd ended{.fd = handle.get(), .events = POLLIN, .revents = 0};

@@ -33,6 +33,7 @@ class Peers {
  private:
   std::vector<pid_t> pids_;
   std::vector<FileDescriptor> handles_;  // pidfds: safe against pid reuse
+  std::vector<bool> had_ended_;          // when they were to be opened
 };
 
 }  // namespace lockstep::distributed::shm

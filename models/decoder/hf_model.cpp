@@ -140,6 +140,8 @@ class HfModel final : public Decoder, public ReferencedModel {
         dpo_(config.dpo) {
     if (needs_reference() && config.z_loss > 0)
       throw config_error("model hf: z_loss has no effect with dpo: remove one");
+    if (needs_reference() && config.router_aux_loss_coef.value_or(0) > 0)
+      throw config_error("model hf: router_aux_loss_coef has no effect with dpo: remove one");
     if (config.weights) weights_ = directory_.weights();
     if (!config.lora.path) return;
     if (!config.weights)

@@ -249,6 +249,16 @@ TEST_CASE("override: the last one wins") {
   CHECK(root.find("a")->members.size() == 1);
 }
 
+TEST_CASE("override: a comment in the value is rejected, unless it is quoted") {
+  CHECK(error_of_override("", "run.name=exp #3") ==
+        "config: argument 'run.name=exp #3': '#' begins a comment; quote the value: "
+        "run.name='\"...\"'");
+  CHECK(error_of_override("", "a=#42").ends_with("quote the value: a='\"...\"'"));
+  auto root = parse_config("", "test");
+  apply_override(root, "a='exp #3'");
+  apply_override(root, "b=a#b");
+}
+
 TEST_CASE("override: an error quotes an override that cannot be applied") {
   CHECK(error_of_override("", "lr") == "config: argument 'lr': expected key.subkey=value");
   CHECK(error_of_override("", "=1") == "config: argument '=1': expected key.subkey=value");

@@ -57,6 +57,17 @@ constexpr bool is_built_by_create =
 static_assert(is_built_by_create<ReducerGradients, DataParallelConfig>);
 static_assert(is_built_by_create<SharedMemoryGradients, BucketCaps>);
 
+TEST_CASE("trainable parameters: one that a module has under two names counts once") {
+  torch::nn::Module module;
+  const auto tied = at::ones({2});
+  module.register_parameter("a", tied);
+  module.register_parameter("b", tied);
+  module.register_parameter("c", at::ones({2}));
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : trainable_parameters(module)) names.push_back(name);
+  CHECK(names == std::vector<std::string>{"a", "c"});
+}
+
 TEST_CASE("gradient synchronizer: shared memory if ranks share it, else the Reducer") {
   const std::vector<std::string> shared(2, "shared memory"), reducer(2, "reducer");
   CHECK(chosen_by_two(BackendChoice::Shm, {}) == shared);

@@ -283,6 +283,14 @@ def test_output_that_cannot_be_written(job, program):
     assert ended.returncode in (-signal.SIGPIPE, 128 + signal.SIGPIPE) and ended.stderr == ""
 
 
+def test_an_evaluation_that_cannot_be_written(job):
+    run = job.train("train.max_steps=2")
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run([TRAINER, "--evaluate", job.file, "--resume", run.name], cwd=job.directory, stdout=full, stderr=subprocess.PIPE,
+                               text=True, timeout=processes.TIMEOUT_S)
+    assert ended.returncode == 75 and "error: cannot write the output: No space left on device" in ended.stderr, ended.stderr
+
+
 @pytest.mark.parametrize("words, text", [
     (["help", "sync"], "lockstep sync: send a recorded run to its sinks"),
     (["help", "help"], "usage: lockstep "),
@@ -557,6 +565,15 @@ def test_nan_loss_can_be_skipped_on_all_ranks(job, ranks):
     assert job.series(run.name, "train/skipped_steps") == [(1, 0), (2, 0), (3, 1), (4, 0)]
     weights = load_file(last_weights(run))
     assert all(numpy.isfinite(weight).all() for weight in weights.values())
+
+
+def test_losses_that_are_always_nan_end_the_run_also_in_fp16(job):
+    use_arrays(job, image=INPUTS.astype("float32") * float("nan"), label=LABELS)
+    job.write()
+    ended = job.run("train.non_finite=skip", "train.precision=fp16", "train.epochs=100")
+    assert ended.code == 78, ended.out
+    (line,) = error_lines(ended, None)
+    assert "20 steps in a row were skipped" in line
 
 
 def test_nan_loss_can_be_ignored(job):

@@ -93,7 +93,7 @@ def test_the_trainer_needs_less_memory(job):
 
 
 @pytest.mark.parametrize("choice, texts", [
-    ("blocks", ["train.recompute: the model has no blocks (lockstep::Block) that can be recomputed; gpt, vit and resnet have blocks"]),
+    ("blocks", ["train.recompute: the model has no blocks (lockstep::Block) that can be recomputed; gpt, decoder, hf, hf_encoder, vit and resnet have blocks"]),
     ("some", ["train.recompute: unknown value 'some'", "valid: none, blocks"]),
     ("7", ["train.recompute: "]),
 ])

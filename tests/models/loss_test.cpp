@@ -50,6 +50,13 @@ TEST_CASE("loss: cross-entropy with weights and smoothing is a mean over samples
         Approx(-mean(weights * log_probabilities())));
 }
 
+TEST_CASE("loss: gradients of focal loss are finite for samples that are certain") {
+  auto logits = at::tensor(std::vector<float>{40, 0, 0}).view({1, 3}).detach().requires_grad_(true);
+  const LabelLoss loss(loss_config("{name: focal, gamma: 0.5}"), 3, "test");
+  loss(logits, {.fields = {{"label", at::zeros({1}, at::kLong)}}, .indices = {}}).loss.backward();
+  CHECK(at::isfinite(logits.grad()).all().item<bool>());
+}
+
 TEST_CASE("loss: focal loss counts samples that are classified well less") {
   const auto log_p = log_probabilities();
   const auto expected = -((1 - log_p.exp()).square() * log_p).mean().item<double>();

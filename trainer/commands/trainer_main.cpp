@@ -262,6 +262,22 @@ int train(const Arguments& arguments, int argc, char** argv, const RankEnv& rank
   return result.signal ? 128 + result.signal : 0;
 }
 
+// Exits without static destructors and atexit handlers, in any program: after a failure, they and
+// LibTorch's threads may wait for peers that are gone.
+[[noreturn]] void end_process(int exit_code) {
+  std::cout.flush();
+  std::clog.flush();
+  std::fflush(nullptr);
+  std::_Exit(exit_code);
+}
+
+// Returns 0. Throws Environment if the output cannot be written.
+int print(std::string_view text) {
+  if (std::cout << text << std::flush) return 0;
+  if (errno == EPIPE) end_process(128 + SIGPIPE);  // its reader has left
+  throw errno_error("cannot write the output");
+}
+
 std::string predict(const Arguments& arguments, const RankEnv& ranks, ProgressPage& progress) {
   progress.begin(ranks.rank);
   const launch::StackReporter stack_reporter(progress);
@@ -277,14 +293,13 @@ std::string predict(const Arguments& arguments, const RankEnv& ranks, ProgressPa
 int evaluate(const Arguments& arguments, const RankEnv& ranks, ProgressPage& progress) {
   progress.begin(ranks.rank);
   const launch::StackReporter stack_reporter(progress);
-  trainer::evaluate_weights(
-      {.config_path = arguments.run_file(),
-       .overrides = arguments.overrides(),
-       .run_id = arguments.resume_id,
-       .out = arguments.generation.out,
-       .ranks = ranks,
-       .progress = &progress,
-       .print = [](std::string_view text) { std::cout << text << std::flush; }});
+  trainer::evaluate_weights({.config_path = arguments.run_file(),
+                             .overrides = arguments.overrides(),
+                             .run_id = arguments.resume_id,
+                             .out = arguments.generation.out,
+                             .ranks = ranks,
+                             .progress = &progress,
+                             .print = print});
   return 0;
 }
 
@@ -297,7 +312,7 @@ int generate(const Arguments& arguments, const RankEnv& ranks, ProgressPage& pro
                            .arguments = arguments.generation,
                            .ranks = ranks,
                            .progress = &progress,
-                           .print = [](std::string_view text) { std::cout << text << std::flush; },
+                           .print = print,
                            .streams = ::isatty(STDOUT_FILENO) == 1});
   return 0;
 }
@@ -313,25 +328,11 @@ Json schema_with_plugins(const Arguments& arguments) {
   return trainer::run_config_schema();
 }
 
-// Exits without static destructors and atexit handlers, in any program: after a failure, they and
-// LibTorch's threads may wait for peers that are gone.
-[[noreturn]] void end_process(int exit_code) {
-  std::cout.flush();
-  std::clog.flush();
-  std::fflush(nullptr);
-  std::_Exit(exit_code);
-}
-
 int run_command(const Arguments& arguments, int argc, char** argv, const RankEnv& ranks,
                 ProgressPage& progress) {
   const auto config = [&] {
     const auto file = arguments.run_file();
     return trainer::load_run_config(file, arguments.overrides());
-  };
-  const auto print = [](const std::string& text) {
-    if (std::cout << text << std::flush) return 0;
-    if (errno == EPIPE) end_process(128 + SIGPIPE);  // its reader has left
-    throw errno_error("cannot write the output");
   };
   const auto print_output = [&](const trainer::CommandOutput& output) {
     print(output.text);

@@ -39,7 +39,7 @@ void set_recompute(Model& model, const Recompute& choice) {
   if (blocks.empty())
     throw config_error(
         "train.recompute: the model has no blocks (lockstep::Block) that can be recomputed; gpt, "
-        "vit and resnet have blocks");
+        "decoder, hf, hf_encoder, vit and resnet have blocks");
   verify_chosen("train.recompute", choice.names, blocks, "block");
   for (const auto& module : model.named_modules())
     if (auto* const block = module.value()->as<Block>())

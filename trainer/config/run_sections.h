@@ -82,9 +82,9 @@ void fields(V& v, DataSection& c) {
 
 template <class V>
 void fields(V& v, TrainSection& c) {
-  v("epochs", c.epochs, "passes over the training set", at_least(1));
+  v("epochs", c.epochs, "passes over the training set", at_least(1), at_most(1e9));
   v("max_steps", c.max_steps, "stop after this many optimizer steps, if that comes first",
-    at_least(1));
+    at_least(1), at_most(1e9));
   v("init_from", c.init_from,
     "a safetensors file, or the index of several, with the initial weights of a new run, e.g. for "
     "fine-tuning");

@@ -11,12 +11,18 @@ namespace {
 constexpr size_t kMaxCharacterBytes = 4;
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
+// A tokenizer decodes a character at the end that is incomplete as U+FFFD.
+std::string_view without_incomplete(std::string_view text) {
+  while (text.ends_with(kReplacement)) text.remove_suffix(kReplacement.size());
+  return text;
+}
+
 }  // namespace
 
 TextStream::TextStream(const TextCodec* codec, const std::vector<int64_t>& prompt,
                        const std::vector<std::string>& stops)
     : codec_(codec), stops_(stops), tokens_(prompt) {
-  if (codec_) prompt_bytes_ = codec_->decode(tokens_).size();
+  if (codec_) prompt_bytes_ = without_incomplete(codec_->decode(tokens_)).size();
 }
 
 bool TextStream::add(std::span<const int64_t> tokens) {
@@ -42,10 +48,7 @@ size_t TextStream::settled() const {
         end = std::min(end, text_.size() - length);
         break;
       }
-  // A tokenizer decodes a character that is incomplete as this one.
-  while (end >= kReplacement.size() &&
-         std::string_view(text_).substr(0, end).ends_with(kReplacement))
-    end -= kReplacement.size();
+  end = without_incomplete(std::string_view(text_).substr(0, end)).size();
   const auto from = std::min(taken_, end);
   const auto invalid = find_invalid_utf8(std::string_view(text_).substr(from, end - from));
   const bool is_incomplete = invalid != text_.npos && from + invalid + kMaxCharacterBytes > end;

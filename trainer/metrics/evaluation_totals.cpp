@@ -49,6 +49,7 @@ void EvaluationMetrics::finish(World& world, int64_t num_batches, int64_t max_sa
   std::map<std::string, double> results;
   for (size_t i = 0; i < metrics_.size(); ++i) {
     const auto& metric = metrics_[i];
+    if (means.contains(metric.name)) continue;  // the model's own
     const auto counted = static_cast<double>(counted_[i + 1]);
     const auto all = static_cast<double>(counted_[0]);
     if (metric.score == Score::Perplexity)

@@ -92,6 +92,15 @@ void all_reduce_in_buffer_forever(Group& group) {
 
 }  // namespace
 
+TEST_CASE("peers: a process that was gone before the group was formed has ended") {
+  const auto child = ::fork();
+  if (child == 0) ::_exit(0);
+  ::waitpid(child, nullptr, 0);
+  const Peers peers({::getpid(), child});
+  CHECK_FALSE(peers.has_ended(0));
+  CHECK(peers.has_ended(1));
+}
+
 TEST_CASE("deaths: a rank killed during an in-place reduction is detected, and no memory is left") {
   const auto segment = Segment::create(Group::segment_bytes(2));
   const RankProcess survivor([&] { return as_rank(segment, 0, all_reduce_in_buffer_forever); });

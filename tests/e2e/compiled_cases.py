@@ -1,8 +1,10 @@
 """A table of small models that are compiled and compared with Python, or rejected, with the expected result of each."""
 
+import random
 from dataclasses import dataclass, field
 from typing import Callable
 
+import numpy
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -128,6 +130,11 @@ class Net(nn.Module):
         return x
 
 
+class TransposedWeight(Net):
+    def prepare(self):
+        self.layer.weight = nn.Parameter(torch.randn(16, CLASSES).t())
+
+
 class ConstantBuffer(Net):
     def prepare(self):
         self.register_buffer("scale", torch.linspace(0.5, 1.5, 16), persistent=False)
@@ -199,6 +206,28 @@ class CountsAlways(Net):
     def change(self, x):
         self.steps += 1
         return x
+
+
+class CountsInANumber(Net):
+    """A warm-up."""
+
+    def prepare(self):
+        self.steps = 0
+
+    def change(self, x):
+        self.steps += 1
+        return x * min(1.0, self.steps / 1000)
+
+
+class StochasticDepth(Net):
+    draw = staticmethod(random.random)
+
+    def change(self, x):
+        return x if self.training and self.draw() < 0.2 else 2 * x
+
+
+class StochasticDepthOfNumpy(StochasticDepth):
+    draw = staticmethod(numpy.random.rand)
 
 
 class HeadNorm(nn.Module):
@@ -588,6 +617,7 @@ HUGGING_FACE = {
 }
 
 TRAINED = {
+    "transposed weights and batch": Case(TransposedWeight, altered(vectors, x=lambda x: x.t().contiguous().t()), short=True),
     "constant buffer": Case(ConstantBuffer, vectors, short=True),
     "tensor attribute": Case(TensorAttribute, vectors),
     "tensor in forward": Case(TensorInForward, vectors),
@@ -637,6 +667,9 @@ TRAINED = {
 REFUSED = {
     "a buffer that would be lost": Case(LostBuffer, vectors, refused=("forward() changes 'average'", "persistent=True")),
     "an attribute that would be lost": Case(LostAttribute, vectors, refused=("forward() changes 'average'", "register_buffer")),
+    "a number that changes": Case(CountsInANumber, vectors, refused=("forward() changes the number 'steps'", "use a buffer")),
+    "random numbers of Python": Case(StochasticDepth, vectors, refused=("random numbers of Python or numpy", "torch.rand")),
+    "random numbers of numpy": Case(StochasticDepthOfNumpy, vectors, refused=("random numbers of Python or numpy", "torch.rand")),
     "one_hot of unknown width": Case(lambda: OneHot(-1), bags, refused=("F.one_hot without num_classes", "compiled_cases.py", "F.one_hot(x")),
     "labels of [N, 1]": Case(Net, altered(vectors, label=lambda label: label.unsqueeze(1)),
                              refused=("cross_entropy needs logits [B, K] with classes [B]", "'label' is int64 [16, 1]", "reshape 'label'")),
@@ -645,6 +678,8 @@ REFUSED = {
     "a label outside": Case(Net, altered(vectors, label=lambda label: label.fill_(5)),
                             refused=("'label' of the example batch has 5, but the model has 3 classes: 0 to 2",)),
     "predictions of another shape": Case(Net, regression, "mse", refused=("mse needs predictions of the shape of 'target'",)),
+    "predictions in another order": Case(lambda: nn.Conv2d(3, 3, 1), altered(colors, labels=lambda _: torch.rand(SAMPLES, 32, 32, 3)), "mse",
+                                         refused=("the shape of 'labels', which is float32 [16, 32, 32, 3]", "float32 [16, 3, 32, 32]")),
     "synchronized batch norm": Case(lambda: BatchNormNet(nn.SyncBatchNorm), images, refused=("'norm' is a SyncBatchNorm",)),
     "sparse gradients": Case(lambda: Embedded(sparse=True), bags, refused=("'embedding' is an Embedding with sparse=True",)),
     "a custom operator": Case(CustomOperator, vectors, refused=("the operator lockstep_cases::double", "compiled_cases.py:")),

@@ -29,6 +29,7 @@ from conftest import MNIST, Job, base_config
 from processes import BIN, TIMEOUT_S, SOURCE
 from refusals import refuse
 from safetensors_file import assert_same_bits, checkpoints, last_weights
+from test_compiled_cases import quick_compiler_in
 from test_disk import disk  # noqa: F401, a fixture
 from test_gpt import SIZES, make_documents
 from test_resume import assert_same_checkpoint, resume
@@ -72,13 +73,13 @@ def write_run_files(directory):
         (directory / f"{name}.yaml").write_text(yaml.safe_dump(config))
 
 
-def compile_package(kind, directory):
+def compile_package(kind, directory, compiler):
     out = directory / f"{kind}.ls2"
     command = [COMPILE, *KINDS[kind], "--seed", 7, "-o", out]
     temporary = directory / f"temporary-{kind}"
     temporary.mkdir()
     path = f"{BIN}:{os.environ['PATH']}"
-    environment = processes.environment(TMPDIR=temporary, PATH=path, XDG_CACHE_HOME=directory / "cache")
+    environment = processes.environment(TMPDIR=temporary, PATH=path, XDG_CACHE_HOME=directory / "cache", CXX=compiler)
     ended = processes.run(command, directory, environment, timeout=400)
     assert (ended.code, ended.err) == (0, "")
     stages = [line.partition("] ")[2] for line in ended.out.splitlines() if re.match(r"\[ *\d+ s\] ", line)]
@@ -93,11 +94,12 @@ def compile_package(kind, directory):
 
 @pytest.fixture(scope="session")
 def packages(tmp_path_factory):
-    """{kind: path}. Two at a time: most of the time is spent in the compiler."""
+    """{kind: path}. Two at a time: most of the time is spent in the compiler. One with optimized code, as users have."""
     directory = tmp_path_factory.mktemp("packages")
     write_run_files(directory)
+    compilers = {kind: os.environ.get("CXX") if kind == "net" else quick_compiler_in(directory) for kind in KINDS}
     with ThreadPoolExecutor(2) as pool:
-        return dict(zip(KINDS, pool.map(lambda kind: compile_package(kind, directory), KINDS)))
+        return dict(zip(KINDS, pool.map(lambda kind: compile_package(kind, directory, compilers[kind]), KINDS)))
 
 
 @pytest.fixture(scope="session")
@@ -731,6 +733,7 @@ WRONG = {
     "other sums in evaluation": (["mlp", "--loss", "sums_of_training"], ["in training (steps) than in evaluation (none)"]),
     "targets that do not count": (["mlp", "--batch", "padded", "--loss", "model"], ["'label' of the example batch has targets of -100"]),
     "targets of the model": (["mlp", "--loss", "targets_of_the_model"], ["the 'targets' of the loss function depend on the model"]),
+    "parameters of the loss": (["mlp", "--loss", "loss_with_temperature"], ["has the parameter 'temperature', which would not be trained"]),
     "targets that are not a count": (["mlp", "--loss", "half_a_target"], ["'targets' of torch.float32: it must be an integer"]),
     "more segments than gradients": (["mlp", "--segments", "9"], ["--segments 9: the model has only 4 trainable parameters"]),
     "segments for any size": (["mlp", "--segments", "2", "--dynamic-batch", "--seed=1"], ["--segments cannot be combined with --dynamic-batch"]),
@@ -777,6 +780,33 @@ def test_run_file_with_invalid_data(capsys, tmp_path, job, monkeypatch):
     monkeypatch.setenv("PATH", str(BIN), prepend=os.pathsep)
     line = refused_compile(capsys, out, "lockstep.models:mlp", "--loss", "cross_entropy", "--batch", job.file)
     assert f"--batch {job.file}: " in line and "/nowhere" in line
+
+
+def test_the_trainer_next_to_the_interpreter(monkeypatch, tmp_path):
+    from lockstep.compile import example_batch
+
+    trainer = tmp_path / "lockstep-trainer"
+    trainer.write_text("")
+    trainer.chmod(0o755)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert example_batch.trainer() == str(trainer)
+
+
+def test_arguments_of_the_model():
+    from lockstep.compile.sources import arguments_of
+
+    words = ["a=True", "b=False", "c=None", "d=true", "e=[1, 2]", "f=relu"]
+    assert arguments_of(words) == {"a": True, "b": False, "c": None, "d": True, "e": [1, 2], "f": "relu"}
+
+
+@pytest.mark.parametrize("predictions, target, fits", [
+    ((4, 1), (4,), True), ((4, 1, 3, 2), (4, 3, 2), True), ((4, 6), (4, 3, 2), True), ((4, 2, 3), (4, 6), True),
+    ((4, 3, 2), (4, 2, 3), False), ((4, 6), (6, 4), False), ((24,), (4, 6), False), ((), (1,), False)])
+def test_predictions_that_fit_the_target(predictions, target, fits):
+    from lockstep.compile import losses
+
+    assert losses.fits(torch.zeros(predictions), torch.zeros(target)) == fits
 
 
 def test_file_is_not_python(capsys, tmp_path):
@@ -859,6 +889,13 @@ def test_miscompiled_code_is_detected(capsys, tmp_path, compiled_before):
     assert not list(tmp_path.iterdir())
 
 
+def test_results_that_are_not_numbers_are_compared(capsys, tmp_path, compiled_before):
+    from lockstep.compile.command_line import main
+
+    assert main([f"{MODELS}:mlp_with_nan", "--loss", "cross_entropy", "--batch", "digits", "-o", f"{tmp_path}/out.ls2"]) == 0
+    assert "random numbers" not in capsys.readouterr().out
+
+
 RUNNERS = {
     "crashes": ("os.abort()", "terminated its process with signal 6"),
     "cannot start": ("sys.exit('ImportError: no torch')", "terminated its process with exit code 1: ImportError: no torch"),
@@ -918,6 +955,15 @@ def test_changes_that_affect_the_code_trigger_recompilation(tmp_path, compiled_b
     monkeypatch.setenv("CXX", str(compiler))
     compile_digits(tmp_path)
     assert len(compiled_before) == 6
+    try:
+        torch.use_deterministic_algorithms(True)
+        compile_digits(tmp_path)
+        torch.backends.cuda.matmul.allow_fp16_accumulation = True
+        compile_digits(tmp_path)
+    finally:
+        torch.use_deterministic_algorithms(False)
+        torch.backends.cuda.matmul.allow_fp16_accumulation = False
+    assert len(compiled_before) == 10
 
 
 def test_a_corrupt_cache_is_not_used(tmp_path, compiled_before):

@@ -32,15 +32,19 @@ def chosen(cases):
     return [name for name, case in cases.items() if case.short or (case.refused and name in REFUSED)]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_compiler(tmp_path_factory):
-    """Code that is not optimized compiles in half the time. CXX of the environment stays: it may add a sanitizer."""
-    directory = tmp_path_factory.mktemp("compiler")
+def quick_compiler_in(directory):
+    """A compiler for CXX. Code that is not optimized compiles in half the time. CXX of the environment stays: it may add a sanitizer."""
     compiler = directory / "g++"
     compiler.write_text('#!/bin/sh\nexec /usr/bin/g++ "$@" -O1\n')
     compiler.chmod(0o755)
+    return os.environ.get("CXX", str(compiler))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_compiler(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("compiler")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CXX", os.environ.get("CXX", str(compiler)))
+        patch.setenv("CXX", quick_compiler_in(directory))
         patch.setenv("XDG_CACHE_HOME", str(directory))
         yield
 
@@ -111,7 +115,7 @@ def train_eager(case):
 
 def use(job, case, package):
     path = job.directory / "data.npz"
-    numpy.savez(path, **{name: tensor.numpy() for name, tensor in data_of(case).items()})
+    numpy.savez(path, **{name: tensor.contiguous().numpy() for name, tensor in data_of(case).items()})
     job.config["model"] = {"name": "compiled", "package": str(package)}
     job.config["data"] = {"train": {"name": "npy", "path": str(path)}, "eval": {"name": "npy", "path": str(path), "limit": EVAL_SAMPLES},
                           "per_rank_batch_size": case.batch, "shuffle": False}

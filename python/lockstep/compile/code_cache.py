@@ -36,7 +36,7 @@ def key_of(module: torch.fx.GraphModule, settings: dict[str, object], compiler: 
     found = hashlib.sha256()
     with torch._inductor.config.patch({"aot_inductor.metadata": {}}):  # the first compilation of a process sets it
         config = torch._inductor.config.save_config_portable()
-    facts = [torch.__version__, torch.version.git_version, settings, cpu_flags(), facts_of_compiler(compiler), config, gpu_facts()]
+    facts = [*facts_of_processor(compiler), settings, config, gpu_facts(), settings_of_torch()]
     found.update(json.dumps(facts, sort_keys=True, default=str).encode())
     for source in sources:
         found.update(Path(source).read_bytes())
@@ -67,9 +67,19 @@ def gpu_facts() -> str:
     return str(torch.cuda.get_device_properties(0)) if torch.cuda.is_available() else ""
 
 
+def settings_of_torch() -> list[object]:
+    """Those of the process on which generated code depends."""
+    cuda = torch.backends.cuda.matmul
+    return [torch.are_deterministic_algorithms_enabled(), torch.backends.mkldnn.matmul.fp32_precision, cuda.fp32_precision,
+            cuda.allow_fp16_reduced_precision_reduction, cuda.allow_bf16_reduced_precision_reduction, cuda.allow_fp16_accumulation]
+
+
 def key_of_processor(compiler: str) -> str:
-    facts = [torch.__version__, torch.version.git_version, cpu_flags(), facts_of_compiler(compiler)]
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(facts_of_processor(compiler)).encode()).hexdigest()
+
+
+def facts_of_processor(compiler: str) -> list[object]:
+    return [torch.__version__, torch.version.git_version, cpu_flags(), facts_of_compiler(compiler)]
 
 
 def load_code(key: str) -> Code | None:

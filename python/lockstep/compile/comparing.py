@@ -13,6 +13,7 @@ from lockstep.compile.losses import Batch, shape_of
 from lockstep.compile.passes import Pass
 from lockstep.compile.running import Run
 from lockstep.compile.segments import Part, segment_names
+from lockstep.compile.trial import equal
 
 TOLERANCE = {"fp32": 1e-3, "bf16": 5e-2}  # relative to the largest element, compiled against eager
 # Relative to a gradient's norm: at the kink of a ReLU, rounding decides whether an element has a gradient.
@@ -67,14 +68,14 @@ def compare(given: Comparison, report: Callable[[str], None]) -> int:
 
 
 def is_random(given: Comparison, batch: Batch, expected: list[torch.Tensor]) -> bool:
-    return not all(map(torch.equal, expected, eager(given.compiled.step, batch, given.compiled.graph)))
+    return not all(map(equal, expected, eager(given.compiled.step, batch, given.compiled.graph)))
 
 
 def verify(given: Comparison, size: int, results: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
     graph = given.compiled.graph
     where = f"of the compiled {given.compiled.name} for a batch of {size}"
     gradients = range(graph.num_scalars, graph.num_scalars + graph.num_gradients)
-    largest = max((expected[i].norm().item() for i in gradients), default=0.0)
+    largest = max((finite(expected[i]).norm().item() for i in gradients), default=0.0)
     for i, (got, want) in enumerate(zip(results, expected, strict=True)):
         if (got.shape, got.dtype) != (want.shape, want.dtype):
             raise CompilerFault(f"output {i} {where} is {shape_of(got)}, that of the model in Python is {shape_of(want)}: this is a "
@@ -82,10 +83,10 @@ def verify(given: Comparison, size: int, results: list[torch.Tensor], expected: 
         if given.tolerance == math.inf:
             continue
         if i in gradients:
-            difference, allowed = (got - want).norm().item(), KINKS * want.norm().item() + 1e-3 * largest
+            difference, allowed = difference_of(got, want).norm().item(), KINKS * finite(want).norm().item() + 1e-3 * largest
         else:
-            difference = greatest((got.double() - want.double()).masked_fill(got == want, 0.0))
-            allowed = given.tolerance * max(1e-3, greatest(want.double().nan_to_num(posinf=0.0, neginf=0.0)))
+            difference = greatest(difference_of(got.double(), want.double()))
+            allowed = given.tolerance * max(1e-3, greatest(finite(want.double())))
             allowed = max(allowed, 0.0 if want.is_floating_point() else 1.0)  # counts may differ by one
         if not difference <= allowed:
             raise CompilerFault(f"output {i} {where} differs from the model in Python by {difference:.3g}, expected at most "
@@ -94,6 +95,16 @@ def verify(given: Comparison, size: int, results: list[torch.Tensor], expected: 
         (counted,) = given.run("count", list(resized(given.compiled.batch, size).values()))
         if counted.item() != expected[graph.num_scalars - 1].item():
             raise CompilerFault(f"the number of targets {where} differs from the model in Python: this is a compiler bug")
+
+
+def difference_of(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
+    """0 where both are NaN, or the same infinity."""
+    return (got - want).masked_fill((got == want) | (got.isnan() & want.isnan()), 0.0)
+
+
+def finite(tensor: torch.Tensor) -> torch.Tensor:
+    """With 0 for other values."""
+    return tensor.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def greatest(tensor: torch.Tensor) -> float:

@@ -75,9 +75,9 @@ def compile_step(
     def stage(line: str) -> None:
         report(f"[{time.monotonic() - begin:3.0f} s] {line}")
 
-    batch = {key: tensor.to(device) for key, tensor in example_batch.items()}
+    batch = {key: tensor.to(device).contiguous() for key, tensor in example_batch.items()}
     size = batch_size(batch)
-    module = copy.deepcopy(module).to(device)
+    module = contiguous(copy.deepcopy(module).to(device))
     verify_layers(module)
     state = State.of(module)
     if not state.trainable:
@@ -137,6 +137,13 @@ def compile_step(
                  "largest_batch": min(filter(None, largest), default=0)}
     write_package(path, manifest, members)
     return path
+
+
+def contiguous(module: nn.Module) -> nn.Module:
+    """Compiled code expects the strides of the tensors that it was made with; those of the trainer are contiguous."""
+    for tensor in (*module.parameters(), *module.buffers()):
+        tensor.data = tensor.data.contiguous()  # in place: tied weights stay tied
+    return module
 
 
 def described_adapter(adapter: Adapter) -> dict[str, object]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockstep.compile.sources import Refused, Sources, user_code
+from lockstep.programs import BUILT, find_program
 
 if TYPE_CHECKING:
     import torch
@@ -74,12 +75,10 @@ def write_batch_of_run(file: Path, path: str, ranks: int, overrides: list[str]) 
 
 
 def trainer() -> str:
-    """The path of lockstep-trainer: on PATH, or in the build directory of the sources that contain this package."""
-    built = Path(__file__).resolve().parents[3] / "build" / "bin" / TRAINER
-    found = shutil.which(TRAINER) or (str(built) if os.access(built, os.X_OK) else None)
+    found = find_program(TRAINER)
     if found is None:
-        raise Refused(f"--batch with a run file requires {TRAINER} to read its data, which was not found on PATH or in "
-                      f"{built.parent}; build it, or use an .npz file or a function")
+        raise Refused(f"--batch with a run file requires {TRAINER} to read its data, which was not found on PATH, next to {sys.executable} "
+                      f"or in {BUILT}; build it, or use an .npz file or a function")
     return found
 
 

@@ -309,16 +309,17 @@ def verify(library: bytes, predictor: Predictor, package: Package, sizes: list[i
 
     import torch
 
-    from lockstep.compile.comparing import TOLERANCE, greatest
+    from lockstep.compile.comparing import TOLERANCE, difference_of, finite, greatest
     from lockstep.compile.errors import CompilerFault, quiet
     from lockstep.compile.losses import shape_of
+    from lockstep.compile.trial import equal
 
     with torch.no_grad(), quiet():
         compiled = torch._inductor.aoti_load_package(io.BytesIO(library))
         for size in sizes:
             batch = tuple(example_of(package, size).values())
             expected = predictor(*batch)
-            if not torch.equal(expected.nan_to_num(), predictor(*batch).nan_to_num()):
+            if not equal(expected, predictor(*batch)):
                 print("the predictions draw random numbers: they are not compared")
                 return
             found = compiled(*batch)
@@ -326,9 +327,8 @@ def verify(library: bytes, predictor: Predictor, package: Package, sizes: list[i
             if (found.shape, found.dtype) != (expected.shape, expected.dtype):
                 raise CompilerFault(f"{where} are {shape_of(found)}, those of the graph in Python {shape_of(expected)}: this is a "
                                     "compiler bug")
-            same = (found == expected) | (found.isnan() & expected.isnan())
-            difference = greatest((found.double() - expected.double()).masked_fill(same, 0.0))
-            allowed = TOLERANCE[package.manifest["precision"]] * max(1e-3, greatest(expected.double().nan_to_num(posinf=0.0, neginf=0.0)))
+            difference = greatest(difference_of(found.double(), expected.double()))
+            allowed = TOLERANCE[package.manifest["precision"]] * max(1e-3, greatest(finite(expected.double())))
             if not difference <= allowed:
                 raise CompilerFault(f"{where} differ from the graph in Python by {difference:.3g}, expected at most {allowed:.3g}: this is "
                                     "a compiler bug")

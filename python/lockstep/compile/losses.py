@@ -113,10 +113,18 @@ class CrossEntropy:
         return {**given, "loss": total / targets.clamp_min(1), "targets": targets}
 
 
+def fits(predictions: torch.Tensor, target: torch.Tensor) -> bool:
+    """Whether their values have the same order: they have one shape, apart from dimensions of 1, or one of them is flat."""
+    if predictions.shape[:1] != target.shape[:1] or predictions.numel() != target.numel():
+        return False
+    shapes = [[size for size in tensor.shape[1:] if size != 1] for tensor in (predictions, target)]
+    return shapes[0] == shapes[1] or min(map(len, shapes)) == 1
+
+
 def mean_squared_error(module: nn.Module, batch: Batch) -> Mapping[str, torch.Tensor]:
     target = target_of(batch)
     predictions = predictions_of(call_module(module, batch, target))
-    if predictions.numel() != batch[target].numel():
+    if not fits(predictions, batch[target]):
         raise CompileError(f"mse needs predictions of the shape of '{target}', which is {shape_of(batch[target])}; the model returns "
                            f"{shape_of(predictions)}")
     return {"loss": F.mse_loss(predictions, batch[target].reshape(predictions.shape)), "predictions": predictions}
@@ -183,8 +191,16 @@ class Loss:
         self.function, self.name, self.all_count, self.classes = function, name, all_count, classes
 
 
+def verify_untrained(loss: LossFunction) -> None:
+    names = [name for name, parameter in loss.named_parameters() if parameter.requires_grad] if isinstance(loss, nn.Module) else []
+    if names:
+        raise CompileError(f"the loss, a {type(loss).__name__}, has the parameter '{names[0]}', which would not be trained: make it a "
+                           "parameter of the model")
+
+
 def find_loss(loss: str | LossFunction, module: nn.Module, batch: Batch) -> Loss:
     if not isinstance(loss, str):
+        verify_untrained(loss)
         return Loss(loss, "targets")  # if it returns any
     target = target_field(batch)
     if loss == "cross_entropy":

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Callable, Iterator
 
+CONSTANTS = {"True": True, "False": False, "None": None}  # of Python, which are not JSON
+
 
 class Refused(Exception):
     """Invalid input; the message is one line."""
@@ -98,7 +100,7 @@ def load_module(name: str) -> ModuleType:
 
 
 def arguments_of(words: list[str]) -> dict[str, object]:
-    """Parses NAME=VALUE arguments. Values are JSON if valid, otherwise strings."""
+    """Parses NAME=VALUE arguments. Values are JSON if valid, or True, False and None of Python, otherwise strings."""
     given: dict[str, object] = {}
     for word in words:
         name, sign, value = word.partition("=")
@@ -107,5 +109,5 @@ def arguments_of(words: list[str]) -> dict[str, object]:
         try:
             given[name] = json.loads(value)
         except json.JSONDecodeError:
-            given[name] = value
+            given[name] = CONSTANTS.get(value, value)
     return given

@@ -2,14 +2,17 @@
 
 import copy
 import os
+import pickle
+import random
 import traceback
 from typing import Callable
 
+import numpy
 import torch
 from torch import nn
 
 from lockstep.compile.errors import CompileError, one_line
-from lockstep.compile.graphs import Graph, State, Step
+from lockstep.compile.graphs import MODULE, Graph, State, Step
 from lockstep.compile.losses import Batch
 
 FAILS = "the model fails on the example batch"  # begins the message
@@ -40,8 +43,9 @@ def try_out(step: Step, state: State, batch: Batch, report: Callable[[str], None
 
 
 def _run(step: Step, batch: Batch, training: bool) -> dict[str, torch.Tensor]:
-    """The tensors of the module after a forward pass."""
+    """The tensors of the module after a forward pass. Raises CompileError if it failed, or did what a graph cannot do."""
     tried = copy.deepcopy(step).train(training)
+    numbers, drawn = _numbers_of(tried), _random_state()
     try:
         with torch.no_grad():
             tried([tensor.clone() for tensor in batch.values()])
@@ -50,7 +54,25 @@ def _run(step: Step, batch: Batch, training: bool) -> dict[str, torch.Tensor]:
     except Exception as error:
         raise CompileError(f"{FAILS}{' in evaluation' if not training else ''}: "
                            f"{type(error).__name__}: {one_line(error)}{place_of(error)}") from error
+    after = _numbers_of(tried)
+    for name, number in numbers.items():
+        if name in after and after[name] is not number and after[name] != number:  # NaN differs from itself
+            raise CompileError(f"forward() changes the number '{name}', of which compiled code always uses the first value: use a buffer, "
+                               "a tensor that is registered with register_buffer()")
+    if _random_state() != drawn:
+        raise CompileError("forward() draws random numbers of Python or numpy, of which compiled code uses the same in every step: use "
+                           "torch.rand, and torch.where instead of a branch")
     return _tensors_of(tried.module)
+
+
+def _numbers_of(step: Step) -> dict[str, float]:
+    """Attributes of its modules that are numbers."""
+    return {f"{name}.{key}".removeprefix(MODULE): value for name, layer in step.named_modules() for key, value in vars(layer).items()
+            if isinstance(value, (int, float))}
+
+
+def _random_state() -> bytes:
+    return pickle.dumps((random.getstate(), numpy.random.get_state()))
 
 
 def _tensors_of(module: nn.Module) -> dict[str, torch.Tensor]:
@@ -63,10 +85,11 @@ def _tensors_of(module: nn.Module) -> dict[str, torch.Tensor]:
 
 def _changed(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> list[str]:
     """The names of tensors that differ between `before` and `after`."""
-    return [name for name, tensor in before.items() if name in after and not _equal(tensor, after[name])]
+    return [name for name, tensor in before.items() if name in after and not equal(tensor, after[name])]
 
 
-def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
+def equal(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """With NaN equal to NaN."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     return torch.equal(a, b) or (a.is_floating_point() and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True))

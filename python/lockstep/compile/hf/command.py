@@ -7,7 +7,7 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterator
+from typing import TYPE_CHECKING, Callable, Iterator
 
 from lockstep.compile.hf.adapter_options import AdapterDirectory, Lora, lora_of, missing_peft
 from lockstep.compile.hf.directory import ModelDirectory
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 PREFIX = "hf:"
 DEFAULT_BATCH = "8"
-VERSIONS = {"timm": "1.0.31", "diffusers": "0.42.1"}  # tested
 # What a package depends on, besides the files.
 OPTIONS = ("task", "length", "dynamic_batch", "segments", "precision", "device", "threads", "seed", "base_dtype")
 
@@ -102,10 +101,10 @@ def key_of_package(options: argparse.Namespace, directory: ModelDirectory, chang
                    adapter: Lora | AdapterDirectory | None) -> str:
     from importlib.metadata import PackageNotFoundError
 
-    library = [] if directory.library == "transformers" else [version_of_library(directory)]
+    library = [] if directory.library == "transformers" else [version_of(directory.library, directory.missing_library)]
     given = {name: getattr(options, name) for name in OPTIONS}
     batch = options.batch if file is None else checksum(file)
-    adapted = [] if adapter is None else [adapter.facts(), version_of_peft(), str(directory.path.resolve())]
+    adapted = [] if adapter is None else [adapter.facts(), version_of("peft", missing_peft), str(directory.path.resolve())]
     try:
         return key_of([given, changes, batch, directory.checksums(), *library, *adapted])
     except PackageNotFoundError as error:
@@ -114,25 +113,13 @@ def key_of_package(options: argparse.Namespace, directory: ModelDirectory, chang
         raise missing_transformers() from error
 
 
-def version_of_peft() -> str:
+def version_of(name: str, missing: Callable[[], Refused]) -> str:
     from importlib.metadata import PackageNotFoundError, version
 
-    try:
-        return version("peft")
-    except PackageNotFoundError as error:
-        raise missing_peft() from error
-
-
-def version_of_library(directory: ModelDirectory) -> str:
-    """Of timm or diffusers."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    name = directory.library
     try:
         return version(name)
     except PackageNotFoundError as error:
-        raise Refused(f"{directory.path / 'config.json'}: a model of {name} needs the Python package {name}, which is not installed: "
-                      f"pip install 'lockstep[{name}]', or pip install {name}=={VERSIONS[name]}") from error
+        raise missing() from error
 
 
 @contextlib.contextmanager

@@ -22,7 +22,6 @@ from lockstep.compile.sources import Refused
 Report = Callable[[str], None]
 
 TASK = "denoising"
-MISSING = "models of diffusers need the Python package diffusers, which is not installed: pip install 'lockstep[diffusers]'"
 IMAGES = ("sample", "hidden_states")  # names of the noisy image in forward() of diffusers' models
 CLEAN = ("image", "sample")  # its field
 CLASSES = ("label", "labels", "class_labels")
@@ -57,7 +56,7 @@ def class_of(directory: ModelDirectory) -> type[nn.Module]:
     try:
         import diffusers
     except ModuleNotFoundError as error:
-        raise Refused(MISSING) from error
+        raise directory.missing_library() from error
     diffusers.utils.logging.set_verbosity_error()
     path, name = directory.path / "config.json", str(directory.config["_class_name"])
     kind = getattr(diffusers, name, None)

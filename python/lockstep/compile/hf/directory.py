@@ -14,6 +14,7 @@ INDEX_ENDING = ".safetensors.index.json"
 INDEX = f"model{INDEX_ENDING}"
 WEIGHTS_OF_DIFFUSERS = "diffusion_pytorch_model.safetensors"
 PIPELINE = "model_index.json"  # of diffusers; the model and its scheduler are in subdirectories
+VERSIONS = {"timm": "1.0.31", "diffusers": "0.42.1"}  # tested
 DENOISERS = ("unet", "transformer")
 SCHEDULE = "scheduler_config.json"
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack", "diffusion_pytorch_model.bin")
@@ -42,6 +43,11 @@ class ModelDirectory:
     @property
     def library(self) -> str:
         return "timm" if self.is_of_timm else "diffusers" if self.is_of_diffusers else "transformers"
+
+    def missing_library(self) -> Refused:
+        """timm or diffusers."""
+        return Refused(f"{self.path / 'config.json'}: a model of {self.library} needs the Python package {self.library}, which is not "
+                       f"installed: pip install 'lockstep[{self.library}]', or pip install {self.library}=={VERSIONS[self.library]}")
 
     @property
     def is_of_timm(self) -> bool:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lockstep.recording.api import (alert, attach, define_metric, finish, init, log, log_artifact, unwatch, use_artifact, watch)
     from lockstep.recording.artifacts import Artifact
     from lockstep.recording.clips import Audio, Html, Video
-    from lockstep.recording.run import Run
+    from lockstep.recording.run import AlertLevel, Run
     from lockstep.recording.values import Histogram, Image, Table
     from lockstep.stored_runs import runs
 
@@ -28,7 +28,7 @@ _PLACES = {
     "lockstep.recording.api": ("init", "attach", "log", "finish", "alert", "define_metric", "watch", "unwatch", "log_artifact", "use_artifact"),
     "lockstep.recording.artifacts": ("Artifact",),
     "lockstep.recording.clips": ("Audio", "Html", "Video"),
-    "lockstep.recording.run": ("Run",),
+    "lockstep.recording.run": ("AlertLevel", "Run"),
     "lockstep.recording.values": ("Histogram", "Image", "Table"),
     "lockstep.launcher_page": ("progress",),
     "lockstep.stored_runs": ("runs",),

@@ -5,7 +5,8 @@ import os
 import sys
 from typing import Any, Callable, Iterable, Iterator, Sequence, overload
 
-from lockstep.event_log.reader import Log, Rows, content, has_writer, read_log
+from lockstep.event_log.reader import Log, Rows, has_writer, read_log
+from lockstep.recording.run_files import read_json
 
 FORMATS = ("pandas", "polars", "arrow", "lists")
 _SEVERITY = {"finished": 0, "running": 1, "lost": 2}
@@ -179,9 +180,9 @@ def _read_bucket(bucket: str, *words: str) -> Any:
     """What `lockstep runs` prints as JSON, after it has fetched these runs. Its warnings are printed. Raises OSError."""
     import subprocess
 
-    from lockstep.recording.agent import program
+    from lockstep.programs import find_program
 
-    command = program()
+    command = find_program("lockstep")
     if command is None:
         raise FileNotFoundError(f"{bucket}: runs in a bucket are fetched by `lockstep`, which is neither on PATH nor next to the interpreter")
     ended = subprocess.run([command, "runs", *words, "--json", "--dir", bucket], stdin=subprocess.DEVNULL, capture_output=True, text=True)
@@ -222,10 +223,7 @@ def _names(directory: str) -> list[str]:
 
 
 def _json(path: str) -> dict[str, Any]:
-    try:
-        value = json.loads(content(path).decode())
-    except (OSError, ValueError):
-        return {}
+    value = read_json(path)
     return value if isinstance(value, dict) else {}
 
 
@@ -289,7 +287,7 @@ def runs(dir: str | os.PathLike[str] = "runs", *, id: str | None = None, name: s
          order: str = "-created") -> Runs:
     """The runs in `dir`, the newest first: a directory, or the path of the sink `bucket`, such as "s3://bucket/prefix".
 
-    `id`: begins with this. `config`: values that the run has, by key ("optimizer.lr"). `where`: any condition.
+    `id`: begins with this. `config`: values that the run has, by key ("optimizer.lr") or nested. `where`: any condition.
     `order`: a column of Runs.rows(), such as "summary.loss"; "-summary.accuracy" has the largest first. Runs without it, or with NaN, are last.
     Raises ValueError if there are runs, and none has that column, and OSError if the directory or bucket cannot be read.
     """
@@ -330,8 +328,10 @@ def _ordered(runs: list[StoredRun], order: str) -> list[StoredRun]:
 
 def _has(config: dict[str, Any], wanted: dict[str, Any]) -> bool:
     flat: dict[str, Any] = {}
+    flat_wanted: dict[str, Any] = {}
     _flatten(config, "", flat)
-    return all(key in flat and flat[key] == value for key, value in wanted.items())
+    _flatten(wanted, "", flat_wanted)
+    return all(key in flat and flat[key] == value for key, value in flat_wanted.items())
 
 
 # Tables.

@@ -20,6 +20,14 @@ def mlp():
     return models.Mlp(hidden=[32])
 
 
+def mlp_with_nan():
+    """Loss, one prediction of each sample and all gradients are NaN."""
+    model = mlp()
+    with torch.no_grad():
+        list(model.parameters())[-2][0] = float("nan")
+    return model
+
+
 def net():
     """The recipe in examples/compiled: convolutions with batch normalization, whose buffers training changes."""
     return model.make_model()
@@ -76,6 +84,18 @@ def twice_the_loss(model, batch):
 
     given = dict(CrossEntropy(counted=False)(model, batch))
     return {**given, "loss": 2 * given["loss"]}
+
+
+class LossWithTemperature(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.temperature = nn.Parameter(torch.ones(()))
+
+    def forward(self, model, batch):
+        return F.cross_entropy(model(batch["image"]) / self.temperature, batch["label"])
+
+
+loss_with_temperature = LossWithTemperature()
 
 
 def targets_of_the_model(model, batch):

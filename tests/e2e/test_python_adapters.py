@@ -27,9 +27,9 @@ def values_of(tmp_path):
     return run, sorted(zip(table["metric"], table["step"], table["value"]))
 
 
-def test_the_trainer_of_transformers(tmp_path):
+def trainer_of(tmp_path, callback):
+    """A trainer of transformers, of a model with three parameters."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    from lockstep.adapters.transformers import LockstepCallback, renamed
 
     class Model(torch.nn.Module):
         def __init__(self):
@@ -43,8 +43,15 @@ def test_the_trainer_of_transformers(tmp_path):
     data = [{"x": torch.randn(2), "labels": torch.randn(1)} for _ in range(12)]
     args = transformers.TrainingArguments(output_dir=str(tmp_path / "out"), num_train_epochs=1, per_device_train_batch_size=2, logging_steps=2,
                                           report_to=[], use_cpu=True, disable_tqdm=True, save_strategy="no", eval_strategy="epoch")
+    return transformers.Trainer(None, args, model_init=lambda: Model(), train_dataset=data, eval_dataset=data[:4], callbacks=[callback])
+
+
+def test_the_trainer_of_transformers(tmp_path):
+    pytest.importorskip("transformers")
+    from lockstep.adapters.transformers import LockstepCallback, renamed
+
     callback = LockstepCallback(name="hf", dir=tmp_path / "runs", agent=False)
-    trainer = transformers.Trainer(Model(), args, train_dataset=data, eval_dataset=data[:4], callbacks=[callback])
+    trainer = trainer_of(tmp_path, callback)
     trainer.train()
     callback.finish()
     run, values = values_of(tmp_path)
@@ -53,11 +60,37 @@ def test_the_trainer_of_transformers(tmp_path):
     assert run.config["args"]["num_train_epochs"] == 1 and run.state == "finished"
 
 
+def test_a_trainer_of_transformers_that_only_evaluates(tmp_path):
+    pytest.importorskip("transformers")
+    from lockstep.adapters.transformers import LockstepCallback
+
+    callback = LockstepCallback(name="hf", dir=tmp_path / "runs", agent=False)
+    result = trainer_of(tmp_path, callback).evaluate()
+    callback.finish()
+    run, values = values_of(tmp_path)
+    assert ("eval/loss", 0, result["eval_loss"]) in values and (run.config["args"]["num_train_epochs"], run.state) == (1, "finished")
+
+
+def test_each_trial_of_transformers_is_a_run(tmp_path):
+    pytest.importorskip("transformers"), pytest.importorskip("optuna")
+    from lockstep.adapters.transformers import LockstepCallback
+
+    callback = LockstepCallback(name="hf", dir=tmp_path / "runs", agent=False)
+    trainer_of(tmp_path, callback).hyperparameter_search(lambda trial: {"learning_rate": trial.suggest_float("learning_rate", 1e-4, 1e-2)},
+                                                         n_trials=2, backend="optuna", direction="minimize")
+    callback.finish()
+    runs = lockstep.runs(tmp_path / "runs")
+    assert [(run.state, run.metrics("train/loss", format="lists")["step"]) for run in runs] == [("finished", [2, 4, 6])] * 2
+    assert len({run.config["args"]["learning_rate"] for run in runs}) == 2
+
+
 def test_the_tracker_of_accelerate(tmp_path):
     accelerate = pytest.importorskip("accelerate")
     from lockstep.adapters.accelerate import LockstepTracker
 
+    accelerate.state.AcceleratorState._reset_state(True)
     tracker = LockstepTracker("acc", dir=tmp_path / "runs", agent=False)
+    assert not accelerate.state.PartialState._shared_state, "the settings of the process group are those of the Accelerator"
     accelerator = accelerate.Accelerator(cpu=True, log_with=tracker)
     accelerator.init_trackers("project", config={"lr": 0.1})
     for step in range(3):

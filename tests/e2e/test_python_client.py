@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import dataclasses
 import errno
 import gc
 import json
@@ -13,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import warnings
 from pathlib import Path
@@ -21,7 +23,7 @@ import pytest
 
 import lockstep
 import processes
-from lockstep.event_log import message_pack
+from lockstep.event_log import message_pack, writer
 from lockstep.event_log.reader import read_log
 from lockstep.event_log.writer import LogWriter
 from lockstep.importers import wandb as peer
@@ -241,7 +243,11 @@ def test_a_killed_process_loses_nothing(tmp_path, runs):
     ("raise ValueError('bad\\nvalue')", "failed", 1, "ValueError: bad value"),
     ("sys.exit(3)", "failed", 3, None),
     ("raise KeyboardInterrupt", "killed", 130, "interrupted"),
-], ids=["no finish", "an error", "sys.exit", "Ctrl-C"])
+    ("exit(4)", "failed", 4, None),
+    ("quit('no data')", "failed", 1, None),
+    ("sys.excepthook = lambda *_: None\nraise ValueError('bad')", "failed", 1, "ValueError: bad"),
+    ("import threading\none = threading.Thread(target=sys.exit, args=(2,))\none.start()\none.join()", "finished", 0, None),
+], ids=["no finish", "an error", "sys.exit", "Ctrl-C", "exit", "quit", "an error with another hook", "sys.exit in a thread"])
 def test_the_end_without_finish_is_recorded(tmp_path, runs, text, state, code, reason):
     run_script(tmp_path, f"run = lockstep.init(name='k', agent=False)\nrun.log({{'a': 1}})\n{text}")
     shown = json.loads(query(runs, "show", lockstep.runs(runs)[0].id, "--json"))
@@ -265,6 +271,23 @@ def test_a_forked_child_does_not_write(runs, capfd):
     assert "log() after the end of the run is not recorded" in capfd.readouterr().err
 
 
+def test_a_forked_child_reads_the_config(runs, capfd):
+    run = start(runs, config={"strength": 3})
+    child = os.fork()
+    if child == 0:
+        code = 1
+        with contextlib.suppress(Exception):
+            lockstep.config.strength += 1
+            lockstep.summary["a"] = 1
+            lockstep.log({"a": 666})
+            code = lockstep.config.strength + (lockstep.run is run)
+        os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+    run.finish()
+    assert lockstep.run is None and (lockstep.runs(runs)[0].config, lockstep.runs(runs)[0].summary) == ({"strength": 3}, {})
+    assert "log() after the end of the run is not recorded" in capfd.readouterr().err
+
+
 def test_threads_may_log(runs):
     with start(runs) as run:
         threads = [threading.Thread(target=lambda t=t: [run.log({f"t{t}": i}, step=i) for i in range(300)]) for t in range(4)]
@@ -285,6 +308,111 @@ def test_a_signal_handler_may_log(runs):
         run.log({"outer": 0.0}, step=4)
         run.log({"outer": Value()}, step=5)
     assert exported(runs, run.id) == [("inner", 5, "7.0", 0), ("outer", 4, "0.0", 0), ("outer", 5, "1.0", 0)]
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_signal_handler_may_record_and_finish_within_log(runs, capsys, ends):
+    run = start(runs)
+    run.log({"a": 0.0}, step=0)
+
+    class Row(dict):
+        def values(self):
+            signal.raise_signal(signal.SIGTERM)
+            return super().values()
+
+    def on_signal(*_):
+        run.log({"b": 1.0})
+        run.alert("preempted")
+        run.summary["reason"] = "SIGTERM"
+        run.text("soon")
+        if ends:
+            run.finish(143)
+            raise SystemExit(143)
+
+    before = signal.signal(signal.SIGTERM, on_signal)
+    try:
+        with pytest.raises(SystemExit) if ends else contextlib.nullcontext():
+            run.log(Row(a=1.0), step=1)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        run.finish()
+    assert capsys.readouterr().err == ""
+    assert exported(runs, run.id) == [("a", 0, "0.0", 0), *([] if ends else [("a", 1, "1.0", 0)]), ("b", 0, "1.0", 0)]
+    log = read_log(str(next(runs.glob("*/events/*"))))
+    assert [value["title"] for _, value in log.media] == ["preempted"] and [text for *_, text in log.texts] == ["soon"]
+    assert log.summary == {"reason": "SIGTERM"} and log.end["state"] == ("failed" if ends else "finished")
+    assert run.step == (0 if ends else 1)
+
+
+@pytest.mark.parametrize("record", [lambda run: run.text("note: x"), lambda run: run.log({"note": "x"}), lambda run: run.log({"b": 1.0, "note": "x"})],
+                         ids=["a message", "a text", "a row"])
+def test_a_signal_handler_may_record_within_any_record(runs, monkeypatch, capsys, record):
+    packing, interrupted = writer._LENGTH, []
+
+    class Length:
+        unpack_from = packing.unpack_from
+
+        @staticmethod
+        def pack(number):
+            if not interrupted:
+                interrupted.append(number)
+                run.alert("now")
+            return packing.pack(number)
+
+    with start(runs) as run:
+        run.log({"a": 0.0})
+        monkeypatch.setattr(writer, "_LENGTH", Length)
+        record(run)
+    log = read_log(str(next(runs.glob("*/events/*"))))
+    assert interrupted and [value["title"] for _, value in log.media] == ["now"] and [text for *_, text in log.texts] == ["note: x"]
+    assert query(runs, "export", run.id) and capsys.readouterr().err == ""
+
+
+def test_steps_may_be_numbers_of_numpy(runs, capsys):
+    numpy = pytest.importorskip("numpy")
+    with start(runs) as run:
+        for step in numpy.arange(3):
+            run.log({"a": 1.0}, step=step)
+        run.alert("slow")
+        run.log({"image": lockstep.Image([[0]])})
+    assert capsys.readouterr().err == "" and type(run.step) is int
+    assert [value["step"] for _, value in read_log(str(next(runs.glob("*/events/*")))).media] == [2, 2]
+
+
+def test_the_other_values_of_a_row_with_bad_ones_are_recorded(runs, capsys):
+    numpy, torch = pytest.importorskip("numpy"), pytest.importorskip("torch")
+    bad = {"words": ["a", "b"], "day": numpy.datetime64("2020-01-01"), "rows": [{"a": 1}], "meta": torch.empty((), device="meta")}
+    with start(runs) as run:
+        for step in range(2):
+            run.log({"loss": 0.5, **bad, "accuracy": 1}, step=step)
+    assert exported(runs, run.id) == [("accuracy", 0, "1.0", 0), ("accuracy", 1, "1.0", 0), ("loss", 0, "0.5", 0), ("loss", 1, "0.5", 0)]
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(" is not recorded: ")[0] for line in lines] == [f"lockstep: warning: log(): '{name}'" for name in bad], lines
+
+
+def test_configs_and_tables_may_contain_anything(runs, capsys):
+    numpy, torch = pytest.importorskip("numpy"), pytest.importorskip("torch")
+
+    class Broken:
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    @dataclasses.dataclass
+    class Options:
+        width: int = 1
+
+    values = {"dtype": numpy.float32, "kind": dict, "tensor": torch.Tensor, "options": Options, "n": 10**400, "digits": 10**5000,
+              "broken": Broken(), "meta": torch.empty(2, device="meta"), "given": Options(2)}
+    expected = {"dtype": "float32", "kind": "dict", "tensor": "Tensor", "options": Options.__qualname__, "n": str(10**400), "digits": "(int)",
+                "broken": "(Broken)", "meta": str(values["meta"]), "given": {"width": 2}}
+    with start(runs, config=values) as run:
+        run.config["lr"] = 0.1
+        run.summary["dtype"] = numpy.float32
+        run.log({"table": lockstep.Table(list(values), [list(values.values())])})
+    assert json.loads(query(runs, "show", run.id, "--json"))["config"] == lockstep.runs(runs)[0].config == {**expected, "lr": 0.1}
+    log = read_log(str(next(runs.glob("*/events/*"))))
+    assert [value["rows"] for _, value in log.media] == [[list(expected.values())]] and log.summary == {"dtype": "float32"}
+    assert capsys.readouterr().err == ""
 
 
 def test_bad_values_are_one_line_and_never_an_exception(runs, capsys):
@@ -409,6 +537,35 @@ def test_results_can_be_added_to_a_finished_and_to_a_running_run(runs):
         lockstep.attach("other", dir=runs)
 
 
+def test_a_script_that_fails_does_not_change_the_outcome_of_a_run_that_it_adds_to(tmp_path, runs):
+    start(runs, id="done").finish()
+    run_script(tmp_path, "lockstep.init(id='lost', agent=False)\nos.kill(os.getpid(), signal.SIGKILL)")
+    for open_run in ("attach('done')", "attach('lost')", "init(id='done', mode='disabled')"):
+        ended = run_script(tmp_path, f"run = lockstep.{open_run}\nrun.log({{'accuracy': 1}})\nraise ValueError")
+        assert ended.code == 1 and ended.err.endswith("ValueError\n"), ended.err
+    lockstep.attach("lost", dir=runs).finish()
+    for run_id, state in {"done": "finished", "lost": "lost"}.items():
+        assert json.loads(query(runs, "show", run_id, "--json"))["state"] == lockstep.runs(runs, id=run_id)[0].state == state
+        assert [name for name, *_ in exported(runs, run_id)] == ["accuracy"]
+
+
+def test_only_the_first_run_of_a_process_is_that_of_the_launch(runs, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_RUN_ID", "job")
+    monkeypatch.setattr(api, "_launched_is_taken", False, raising=False)
+    start(runs, mode="disabled").finish()
+    ids = []
+    for fold in range(2):
+        with start(runs, config={"fold": fold}) as run:
+            run.log({"loss": fold}, step=0)
+        ids.append(run.id)
+    assert ids[0] == "job" and len(list(runs.iterdir())) == 2
+    for fold, run_id in enumerate(ids):
+        assert exported(runs, run_id) == [("loss", 0, str(float(fold)), 0)] and lockstep.runs(runs, id=run_id)[0].config == {"fold": fold}
+    monkeypatch.setenv("RANK", "1"), monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match="ranks='all': all ranks need the same id; give it with id=$"):
+        start(runs, ranks="all")
+
+
 def test_each_rank_has_its_log(runs, monkeypatch):
     ids = {}
     for policy, logging in {"main": [0], "node": [0, 2], "all": [0, 1, 2, 3], "[1, 3]": [1, 3]}.items():
@@ -434,6 +591,7 @@ def test_runs_are_found_by_what_they_are(runs):
     assert [run.id for run in lockstep.runs(runs)] == ["r3", "r2", "r1", "r0"]
     assert [run.id for run in lockstep.runs(runs, group="even")] == ["r2", "r0"]
     assert [run.id for run in lockstep.runs(runs, config={"optimizer.lr": 0.1})] == ["r1"]
+    assert [run.id for run in lockstep.runs(runs, config={"optimizer": {"lr": 0.1}})] == ["r1"]
     assert [run.id for run in lockstep.runs(runs, tag="good")] == ["r3"]
     assert [run.id for run in lockstep.runs(runs, state="finished", where=lambda run: run.summary["loss"] < 2)] == ["r1", "r0"]
     with start(runs, id="other", name="z") as run:
@@ -495,6 +653,32 @@ def test_scripts_of_wandb_run(runs, monkeypatch, capsys):
     assert exported(runs, run_id) == [("a", 0, "1.0", 0), ("best", 0, "3.0", 0), ("best", 1, "5.0", 0), ("epoch", 0, "0.5", 0)]
     shown = json.loads(query(runs, "show", run_id, "--json"))
     assert shown["config"] == {"lr": 1, "width": 3, "depth": 2} and shown["summary"]["best"] == 3
+
+
+def test_what_scripts_of_wandb_assign_is_recorded(runs, capsys):
+    wandb = lockstep
+    wandb.init(name="w", dir=runs, tags=["first"], config={"lr": 1}, agent=False)
+    wandb.run.name, wandb.run.notes = "better", "why"
+    wandb.run.tags += ("second",)
+    wandb.run.save()
+    for change, config in [(lambda config: config.setdefault("depth", 2), {"lr": 1, "depth": 2}), (lambda config: config.pop("lr"), {"depth": 2}),
+                           (lambda config: config.__ior__({"net": {"width": 3}}), {"depth": 2, "net": {"width": 3}}),
+                           (lambda config: config.clear(), {})]:
+        change(wandb.config)
+        assert wandb.runs(runs)[0].config == wandb.config == config
+    image = wandb.Image([[0]])
+    wandb.log({"table": wandb.Table(["a", "b", "c"], [[wandb.Image([[0]], caption="cat"), image, wandb.Html("<p>")]])})
+    wandb.alert("slow", level=wandb.AlertLevel.ERROR)
+    assert capsys.readouterr().err == "lockstep: warning: log(): 'table': of images and other media in a table, the captions are recorded\n"
+    wandb.run.tags = ["not valid"]
+    assert "tag 'not valid': expected 1 to 64 of" in capsys.readouterr().err and wandb.run.tags == ("first", "second")
+    run_id = wandb.run.id
+    wandb.finish()
+    shown = json.loads(query(runs, "show", run_id, "--json"))
+    assert [shown[key] for key in ("name", "note", "tags", "state")] == ["better", "why", ["first", "second"], "finished"]
+    assert wandb.runs(runs)[0].name == "better"
+    table, alert = (value for _, value in read_log(str(next(runs.glob("*/events/*")))).media)
+    assert table["rows"] == [["cat", "(image)", "(html)"]] and alert["level"] == 3
 
 
 # Defines metrics and watches a model. `wandb` is wandb or lockstep.
@@ -908,6 +1092,25 @@ def test_artifacts_are_those_of_the_store(tmp_path, runs):
     assert shown["made_by"] == run.id and shown["used_by"] == [run.id]
 
 
+def test_an_artifact_that_is_a_link_is_its_file(tmp_path, runs, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # on the same file system, so that files are not copied
+    (tmp_path / "weights.bin").write_bytes(b"weights")
+    (tmp_path / "best.pt").symlink_to("weights.bin")
+    with start(runs) as run:
+        artifact = run.log_artifact(tmp_path / "best.pt")
+        assert artifact.version == "v1" and (Path(artifact.download(str(tmp_path / "out"))) / "best.pt").read_bytes() == b"weights"
+
+
+def test_an_artifact_that_cannot_be_stored_is_one_line(tmp_path, runs, monkeypatch, capsys):
+    monkeypatch.setattr("lockstep.recording.artifacts.program", lambda: None)
+    artifact = lockstep.Artifact("net")
+    with start(runs) as run:
+        assert run.log_artifact(artifact).wait() is artifact
+        assert run.log_artifact(tmp_path / "missing.pt").wait().name == "missing"
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 and "artifacts need the command lockstep" in lines[0] and "missing.pt is not a file" in lines[1], lines
+
+
 def test_message_pack_is_read_back():
     values = {"i": [0, -1, 127, 128, -32, -33, 1 << 40, -(1 << 63), (1 << 64) - 1], "f": [0.1, -0.0], "s": ["", "é" * 20, "x" * 70000], "n": None,
               "b": [True, False], "m": {str(i): i for i in range(20)}, "bytes": b"\0" * 300}
@@ -920,7 +1123,7 @@ def test_message_pack_is_read_back():
 
 def test_the_examples_of_the_docs_run(tmp_path, runs, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(api.agents, "program", lambda: None)
+    monkeypatch.setattr(api, "find_program", lambda name: None)
     blocks = re.findall(r"^```python\n(.*?)^```$", (SOURCE / "docs" / "python.md").read_text(), re.M | re.S)
     for name, value in {"RANK": 0, "WORLD_SIZE": 1, "LOCKSTEP_RUN_ID": ""}.items():
         monkeypatch.setenv(name, str(value))

@@ -56,6 +56,32 @@ def test_event_files_of_tensorboard(tmp_path):
         assert [line for *_, line in run.texts()] == ["note/text_summary: hello"]
 
 
+def test_images_and_histograms_as_tensorflow_2_writes_them(tmp_path):
+    tensorboard = pytest.importorskip("torch.utils.tensorboard")
+    numpy = pytest.importorskip("numpy")
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.plugins.histogram import metadata as histograms
+    from tensorboard.plugins.image import metadata as images
+    from tensorboard.util.tensor_util import make_tensor_proto
+
+    png = lockstep.Image(numpy.zeros((4, 5), "u1")).png
+    buckets = numpy.array([[0.0, 1.0, 2.0], [1.0, 3.0, 5.0]])
+    with tensorboard.SummaryWriter(tmp_path / "tb") as writer:
+        for step in range(2):
+            values = [Summary.Value(tag="image", tensor=make_tensor_proto([b"5", b"4", png])),
+                      Summary.Value(tag="pair", tensor=make_tensor_proto([b"5", b"4", png, png])),
+                      Summary.Value(tag="weights", tensor=make_tensor_proto(buckets)), Summary.Value(tag="none", tensor=make_tensor_proto(buckets * 0))]
+            if step == 0:  # TensorFlow leaves it out later
+                for value, kind in zip(values, (images, images, histograms, histograms)):
+                    value.metadata.CopyFrom(kind.create_summary_metadata(None, None))
+            writer._get_file_writer().add_summary(Summary(value=values), step)
+    (run,) = imported(tmp_path, "tensorboard", tmp_path / "tb")
+    media = [value for _, value in read_log(str(next(Path(run.dir).glob("events/*")))).media]
+    assert [(value["name"], value["step"]) for value in media] == [(name, step) for step in range(2) for name in ("image", "pair/0", "pair/1", "weights")]
+    assert all((value["width"], value["height"], value["png"]) == (5, 4, png) for value in media if value["name"] != "weights")
+    assert (media[3]["edges"], media[3]["counts"], run.texts()) == ([0, 1, 3], [2, 5], [])
+
+
 def test_the_file_store_of_mlflow(tmp_path):
     mlflow = pytest.importorskip("mlflow")
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
@@ -94,6 +120,10 @@ run.finish()
 """)
     ended = processes.run([sys.executable, script], tmp_path, processes.environment(WANDB_SILENT="true", WANDB_DIR=tmp_path, HOME=tmp_path))
     assert ended.code == 0, ended.err
+    (tmp_path / "wandb" / "a.wandb").write_bytes(b"")
+    ended = processes.run([sys.executable, "-m", "lockstep.importers", "wandb", "wandb", "--dir", "others"], tmp_path)
+    assert (ended.code, len(ended.out.split()), ended.err) == (78, 1, "lockstep.importers: error: wandb/a.wandb: not a file of W&B\n")
+    (tmp_path / "wandb" / "a.wandb").unlink()
     (run,) = imported(tmp_path, "wandb", tmp_path / "wandb")
     expected = [("loss", step, str(1 / (step + 3))) for step in range(50)] + [("nested/a", step, str(float(step))) for step in range(50)]
     assert values_of(run) == exported(tmp_path, run) == sorted([*expected, ("loss", 60, "nan"), *((name, 59 + value, f"{value}.0") for name in ("low", "both") for value in (1, 2))])
@@ -102,6 +132,18 @@ run.finish()
     assert [run.summary[name] for name in ("best", "low", "both.min", "both.max")] == [0.25, 1, 1, 2]
     ((_, histogram),) = read_log(str(next(Path(run.dir).glob("events/*")))).media
     assert (histogram["name"], histogram["step"], histogram["counts"], histogram["edges"]) == ("h", 61, [1, 1, 0, 1], [1, 1.75, 2.5, 3.25, 4])
+
+
+def test_a_line_of_mlflow_that_is_cut_off_is_left_out(tmp_path):
+    folder = tmp_path / "mlruns" / "1" / "run"
+    (folder / "metrics").mkdir(parents=True)
+    (folder / "meta.yaml").write_text("run_name: net\nstatus: 3\n")
+    (folder / "metrics" / "loss").write_text("1700000000000 0.5 1\n1700000000001 0.25 2\n17000")
+    ended = processes.run([sys.executable, "-m", "lockstep.importers", "mlflow", "mlruns"], tmp_path)
+    assert ended.code == 0 and ended.err == ("lockstep: warning: mlruns/1/run/metrics/loss:3: expected a time, a value and a step; "
+                                             "this line is not imported\n")
+    (run,) = lockstep.runs(tmp_path / "runs")
+    assert values_of(run) == [("loss", 1, "0.5"), ("loss", 2, "0.25")]
 
 
 def test_bad_paths_are_one_line(tmp_path):

@@ -18,13 +18,11 @@ class LockstepTracker(GeneralTracker):
 
     def __init__(self, run_name: str | None = None, **init_arguments: Any) -> None:
         super().__init__()
-        arguments = {"name": run_name, **init_arguments}
         self.run: Run | None = None
-        self._arguments = arguments
-        self.start()
+        self._arguments = {"name": run_name, **init_arguments}
 
     @on_main_process
-    def start(self) -> None:
+    def start(self) -> None:  # by Accelerator.init_trackers()
         if self.run is None:
             self.run = init(**self._arguments)
 

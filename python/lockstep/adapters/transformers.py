@@ -27,6 +27,12 @@ class LockstepCallback(TrainerCallback):
         self._arguments = init_arguments
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_more: Any) -> None:
+        if state.is_hyper_param_search and self._is_own and self.run is not None:  # each trial is a run
+            self.run.finish()
+            self.run = None
+        self._start(args, state, model)
+
+    def _start(self, args: Any, state: Any, model: Any) -> None:
         if not state.is_world_process_zero:
             return
         if self.run is None:
@@ -36,7 +42,9 @@ class LockstepCallback(TrainerCallback):
             config["model"] = model.config.to_dict() if hasattr(model.config, "to_dict") else dict(model.config)
         self.run.config.update(config)
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_more: Any) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, model: Any = None, **_more: Any) -> None:
+        if self.run is None:  # evaluation without training
+            self._start(args, state, model)
         if self.run is not None and state.is_world_process_zero and logs:
             self.run.log({renamed(name): value for name, value in logs.items()}, step=state.global_step)
 

@@ -38,7 +38,6 @@ class LogWriter:
         self.keys: dict[str, int] = {}
         self.identity: dict[str, Any] | None = None
         self.config: Any = None
-        self.has_end = False
         self.last_step: int | None = None
         self.path, self._warn, self._max_bytes = path, warn, max_bytes
         self._lock_file = _locked(path)
@@ -100,11 +99,8 @@ class LogWriter:
                 if self.identity:
                     identity["created"] = self.identity.get("created")
                 self.identity = identity
-                self.has_end = self.has_end and good <= self._records_begin
             elif frame.kind == CONFIG:
                 self.config = message_pack.unpacked(frame.payload)
-            elif frame.kind == END:
-                self.has_end = True
         return good
 
     # Appending.
@@ -267,7 +263,6 @@ class LogWriter:
     def write_identity(self, identity: dict[str, Any]) -> None:
         self.append(IDENTITY, message_pack.packed(identity))
         self.identity = {**identity, "created": (self.identity or identity)["created"]}
-        self.has_end = False
 
     def write_config(self, config: Any) -> None:
         if self.append(CONFIG, message_pack.packed(config)):

@@ -5,6 +5,8 @@ import importlib
 import sys
 from pathlib import Path
 
+from lockstep.recording.run import describe
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m lockstep.importers", description="Makes runs of what another tracker recorded.")
@@ -12,17 +14,19 @@ def main() -> int:
     parser.add_argument("path", type=Path)
     parser.add_argument("--dir", type=Path, default=Path("runs"), help="directory of the runs (default: runs)")
     arguments = parser.parse_args()
-    try:
-        if not arguments.path.exists():
-            raise ValueError(f"{arguments.path} does not exist")
-        ids = importlib.import_module(f"lockstep.importers.{arguments.tracker}").import_runs(arguments.path, arguments.dir)
-        if not ids:
-            raise ValueError(f"{arguments.path}: no runs of {arguments.tracker}")
-    except (ValueError, OSError) as error:
-        print(f"lockstep.importers: error: {error}", file=sys.stderr)
-        return 78
-    print("\n".join(ids))
-    return 0
+    importer = importlib.import_module(f"lockstep.importers.{arguments.tracker}")
+    problems = [] if arguments.path.exists() else [f"{arguments.path} does not exist"]
+    sources = importer.sources(arguments.path)
+    if not sources and not problems:
+        problems = [f"{arguments.path}: no runs of {arguments.tracker}"]
+    for source in sources:
+        try:
+            print(importer.import_run(source, arguments.path, arguments.dir), flush=True)
+        except Exception as error:
+            problems.append(f"{source}: {error if isinstance(error, (ValueError, OSError)) else describe(type(error), error)}")
+    for problem in problems:
+        print(f"lockstep.importers: error: {problem}", file=sys.stderr)
+    return 78 if problems else 0
 
 
 if __name__ == "__main__":

@@ -7,6 +7,9 @@ from typing import Any
 class Truncated(ValueError):
     """The bytes end within a field."""
 
+    def __init__(self) -> None:
+        super().__init__("the file is cut off or corrupt")
+
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0

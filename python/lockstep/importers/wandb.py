@@ -16,13 +16,12 @@ _TYPED: dict[int, Callable[[dict[int, list[Any]], int], Any]] = {
 _HISTORY, _SUMMARY, _CONFIG, _RUN, _EXIT = 2, 3, 5, 17, 18
 
 
-def import_runs(path: Path, directory: Path) -> list[str]:
-    """One run for each .wandb file below `path`. Returns their ids."""
-    files = [path] if path.is_file() else sorted(path.rglob("*.wandb"))
-    return [_import(file, directory) for file in files]
+def sources(path: Path) -> list[Path]:
+    """The .wandb files below `path`, one for each run."""
+    return [path] if path.is_file() else sorted(path.rglob("*.wandb"))
 
 
-def _import(file: Path, directory: Path) -> str:
+def import_run(file: Path, _path: Path, directory: Path) -> str:
     name, group, tags, notes, host, created = file.stem, None, [], "", "", 0.0
     config: dict[str, Any] = {}
     summary: dict[str, Any] = {}
@@ -119,7 +118,7 @@ def _records(file: Path) -> Iterator[dict[int, list[Any]]]:
     """LevelDB's log format: blocks with pieces of records, after a header of 7 bytes."""
     data = file.read_bytes()
     if data[:4] != b":W&B":
-        raise ValueError(f"{file}: not a file of W&B")
+        raise ValueError("not a file of W&B")
     at, pieces = 7, b""
     while at + 7 <= len(data):
         if _BLOCK - at % _BLOCK < 7:

@@ -2,19 +2,9 @@
 
 import contextlib
 import os
-import shutil
 import signal
-import sys
 import time
 from pathlib import Path
-
-
-def program() -> str | None:
-    """`lockstep`: on PATH, in the directory of the interpreter (a virtual environment that is not activated), or in the build directory of
-    the sources that contain this package."""
-    built = Path(__file__).resolve().parents[3] / "build" / "bin"
-    places = (None, os.path.dirname(sys.executable), str(built))
-    return next((found for place in places if (found := shutil.which("lockstep", path=place))), None)
 
 
 class Agent:

@@ -1,15 +1,18 @@
 """init(), and the functions of the module `lockstep` that act on the run of this process."""
 
 import atexit
+import builtins
 import os
 import signal as signals
 import sys
+import threading
 import time
 from pathlib import Path
-from typing import Any, Iterable, Mapping
+from typing import Any, Callable, Iterable, Mapping
 
 from lockstep.event_log.frames import NotALog
 from lockstep.event_log.writer import LogWriter
+from lockstep.programs import find_program
 from lockstep.recording import agent as agents
 from lockstep.recording import ranks as _ranks
 from lockstep.recording import run_files
@@ -18,6 +21,8 @@ from lockstep.recording.run import Run, describe, warn
 from lockstep.recording.values import plain
 
 _runs: list[Run] = []  # open ones; the last is that of the module's functions
+_inherited: Run | None = None  # in a forked child: the run of its parent, whose config can be read
+_launched_is_taken = False  # a run of this process is, or was, that of `lockstep launch`
 _exit_code = 0
 _failure: tuple[Any, Any] | None = None
 _has_hooks = False
@@ -34,7 +39,7 @@ def init(project: str | None = None, *, name: str | None = None, config: Any = N
 
     `name`: for display; begins the id. `config`: a dict or a namespace. `tags`, `notes`: as `lockstep runs tag` sets them.
     `id`, `resume`: "allow" continues the run `id` if it exists, "must" requires it, "never" requires a new one. Under `lockstep launch`, the
-    run of the job is continued after a restart. Values that were recorded for later steps are then replaced.
+    first run of a process is that of the job, which is continued after a restart. Values that were recorded for later steps are then replaced.
     `ranks`: which ranks record: "main", "node", "all" or a list. `sinks`: names or settings, as in the section `tracking` of a run file.
     `agent`: start `lockstep track`, if that command is found. `git_diff`: it records the uncommitted changes of the working directory's
     repository. `mode="disabled"`: record nothing.
@@ -48,6 +53,7 @@ def init(project: str | None = None, *, name: str | None = None, config: Any = N
             raise ValueError(f"{argument}={text!r}: expected a text")
     if mode not in MODES:
         raise ValueError(f"mode={mode!r}: expected 'disabled', or one of W&B's other modes, which change nothing here")
+    global _launched_is_taken
     place = _ranks.place_of_process()
     is_logging = _ranks.logs(ranks, place) and mode != "disabled"
     if is_logging:
@@ -55,11 +61,12 @@ def init(project: str | None = None, *, name: str | None = None, config: Any = N
     display = name or project or _script_name()
     members = _config_of(config)
     launched = os.environ.get("LOCKSTEP_RUN_ID", "")
-    run_id = id or (launched if launched and not _runs else "") or run_files.new_run_id(display)
+    run_id = id or ("" if _launched_is_taken else launched) or run_files.new_run_id(display)
     if not run_files.is_run_id(run_id):
         raise ValueError(f"id={run_id!r}: expected up to 200 of A-Z a-z 0-9 _ . -, not starting with a dot")
-    if place.world_size > 1 and ranks != "main" and not id and not launched:
-        raise ValueError(f"ranks={ranks!r}: all ranks need the same id; give it with id=, or start them with lockstep launch")
+    if place.world_size > 1 and ranks != "main" and not id and run_id != launched:
+        start = "" if launched else ", or start them with lockstep launch"
+        raise ValueError(f"ranks={ranks!r}: all ranks need the same id; give it with id={start}")
     run_dir = Path(dir if dir is not None else "runs").absolute() / run_id
     entry = _ranks.entry_of(ranks, place, run_id, display, group, job_type)
     labels = [tags] if isinstance(tags, str) else [str(tag) for tag in tags or []]
@@ -68,8 +75,12 @@ def init(project: str | None = None, *, name: str | None = None, config: Any = N
         _verify_resume(run_dir, place.rank, resume, is_given=bool(id) and not launched)
         run_files.verify_tags(labels, notes or "")
         log = _opened_log(run_dir, place.rank, labels, notes or "")
+    if mode != "disabled" and run_id == launched:
+        _launched_is_taken = True
     if log is None:
-        return _opened(Run(id=run_id, name=entry.name, group=entry.group, dir=run_dir, log=None, config=members), place)
+        is_left_out = not is_logging and mode != "disabled"  # such a rank reports its failure, too
+        run = Run(id=run_id, name=entry.name, group=entry.group, dir=run_dir, log=None, config=members, tags=labels, notes=notes or "")
+        return _opened(run, place if is_left_out else None)
     continues = log.identity is not None
     identity = _identity(entry, run_id, place)
     if place.rank == 0 or ranks != "main" and not (run_dir / "run.json").exists():
@@ -79,9 +90,8 @@ def init(project: str | None = None, *, name: str | None = None, config: Any = N
     if continues and not members and isinstance(log.config, dict):
         members = log.config
     log.write_config(plain(members))
-    run = Run(id=run_id, name=entry.name, group=entry.group, dir=run_dir, log=log, config=members, takes_back=continues,
-              agent=_started_agent(run_dir, place, ranks) if agent and place.local_rank == 0 else None)
-    run.tags, run.notes = tuple(labels), notes or ""
+    run = Run(id=run_id, name=entry.name, group=entry.group, dir=run_dir, log=log, config=members, takes_back=continues, tags=labels,
+              notes=notes or "", agent=_started_agent(run_dir, place, ranks) if agent and place.local_rank == 0 else None)
     return _opened(run, place)
 
 
@@ -139,15 +149,14 @@ def attach(id: str, *, dir: str | os.PathLike[str] = "runs") -> Run:
         try:
             log = LogWriter(logs[0], warn)
             config = log.config if isinstance(log.config, dict) else {}
-            run = Run(id=id, name=id, group=None, dir=run_dir, log=log, is_addition=log.has_end, config=config)
-            if log.identity:
-                run.name, run.group = str(log.identity.get("name") or id), log.identity.get("group")
-            return _opened(run, _ranks.Place())
+            identity = log.identity or {}
+            return _opened(Run(id=id, name=str(identity.get("name") or id), group=identity.get("group"), dir=run_dir, log=log,
+                               is_addition=True, config=config))
         except BlockingIOError:
-            return _opened(_added_entry(id, run_dir, logs), _ranks.Place())
+            return _opened(_added_entry(id, run_dir, logs))
     except (OSError, NotALog) as error:
         warn(f"{_reason(error)}; nothing is added to {id}")
-        return _opened(Run(id=id, name=id, group=None, dir=run_dir, log=None), _ranks.Place())
+        return _opened(Run(id=id, name=id, group=None, dir=run_dir, log=None))
 
 
 def _added_entry(id: str, run_dir: Path, logs: list[Path]) -> Run:
@@ -182,7 +191,7 @@ def _write_settings(run_dir: Path, sinks: list[Any] | None, git_diff: bool) -> N
 
 
 def _started_agent(run_dir: Path, place: Any, policy: Policy) -> agents.Agent | None:
-    command = agents.program()
+    command = find_program("lockstep")
     if command is None:
         return None
     try:
@@ -192,10 +201,12 @@ def _started_agent(run_dir: Path, place: Any, policy: Policy) -> agents.Agent | 
         return None
 
 
-def _opened(run: Run, place: Any) -> Run:
+def _opened(run: Run, place: _ranks.Place | None = None) -> Run:
+    """`place`: of this process in the job that it reports a failure of."""
     _runs.append(run)
     run.on_finish.append(lambda: _runs.remove(run) if run in _runs else None)
-    run.on_finish.append(lambda: _report_failure(run, place))
+    if place is not None:
+        run.on_finish.append(lambda: _report_failure(run, place))
     _add_hooks()
     return run
 
@@ -209,22 +220,35 @@ def _add_hooks() -> None:
     _has_hooks = True
     atexit.register(_finish_all)
     os.register_at_fork(after_in_child=_detach_all)
-    before, leave = sys.excepthook, sys.exit
+    before = sys.excepthook
 
     def on_error(kind: Any, error: Any, traceback: Any) -> None:
         global _failure
         _failure = (kind, error)
         before(kind, error, traceback)
 
-    def on_exit(status: Any = None, /) -> Any:
-        global _exit_code
-        _exit_code = status if isinstance(status, int) else 0 if status is None else 1
-        leave(status)
+    sys.excepthook = on_error
+    sys.exit = _noting_the_code(sys.exit)
+    for name in () if hasattr(sys, "ps1") else ("exit", "quit"):  # of the module site; a prompt shows how to use them
+        if hasattr(builtins, name):
+            setattr(builtins, name, _noting_the_code(getattr(builtins, name)))
 
-    sys.excepthook, sys.exit = on_error, on_exit
+
+def _noting_the_code(leave: Callable[[Any], Any]) -> Any:
+    def on_exit(code: Any = None) -> Any:
+        global _exit_code
+        if threading.current_thread() is threading.main_thread():  # in others, it ends the thread
+            _exit_code = code if isinstance(code, int) else 0 if code is None else 1
+        leave(code)
+
+    return on_exit
 
 
 def _finish_all() -> None:
+    global _failure
+    error = getattr(sys, "last_value", None)  # also if another hook has replaced ours
+    if _failure is None and error is not None and not hasattr(sys, "ps1"):
+        _failure = (type(error), error)
     for run in list(_runs):
         if _failure is None:
             run.finish(_exit_code)
@@ -235,6 +259,8 @@ def _finish_all() -> None:
 
 
 def _detach_all() -> None:
+    global _inherited
+    _inherited = current()
     for run in list(_runs):
         run.detach()
     _runs.clear()
@@ -248,7 +274,7 @@ def _report_failure(run: Run, place: Any) -> None:
 # The module's functions.
 
 def current() -> Run | None:
-    return _runs[-1] if _runs else None
+    return _runs[-1] if _runs else _inherited
 
 
 def _current_or_warn(call: str) -> Run | None:

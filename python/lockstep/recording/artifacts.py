@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any, Iterable
 
-from lockstep.recording.agent import program
+from lockstep.programs import find_program
 from lockstep.recording.values import plain
 
 TIMEOUT_S = 600
@@ -40,6 +40,10 @@ class Artifact:
         prefix = f"{name}/" if name else ""
         self.files.extend((path, prefix + str(path.relative_to(root))) for path in sorted(root.rglob("*")) if path.is_file())
 
+    def add(self, path: Any) -> None:
+        """A file or directory."""
+        (self.add_dir if Path(path).is_dir() else self.add_file)(str(path))
+
     def wait(self, timeout: int | None = None) -> "Artifact":
         return self
 
@@ -53,7 +57,7 @@ class Artifact:
 
 
 def _call(*words: str, store: Path, wants_json: bool = False) -> Any:
-    command = program()
+    command = find_program("lockstep")
     if command is None:
         raise OSError("artifacts need the command lockstep, which is neither on PATH nor next to the interpreter")
     ended = subprocess.run([command, "artifacts", *words, "--dir", str(store), *(["--json"] if wants_json else [])], capture_output=True, text=True,
@@ -63,12 +67,8 @@ def _call(*words: str, store: Path, wants_json: bool = False) -> Any:
     return json.loads(ended.stdout) if wants_json else None
 
 
-def publish(store: Path, run: str, artifact: Any, name: str | None, kind: str | None, aliases: Iterable[str]) -> tuple[Artifact, dict[str, Any]]:
+def publish(store: Path, run: str, artifact: Artifact, aliases: Iterable[str]) -> tuple[Artifact, dict[str, Any]]:
     """The artifact, which the run `run` made, and what the event log of the run records."""
-    if not isinstance(artifact, Artifact):
-        path = Path(artifact)
-        artifact = Artifact(name or path.stem, kind or "files")
-        (artifact.add_dir if path.is_dir() else artifact.add_file)(str(path))
     options = ["--type", artifact.type, "--made-by", run]
     for alias in aliases:
         if alias != "latest":
@@ -80,7 +80,7 @@ def publish(store: Path, run: str, artifact: Any, name: str | None, kind: str | 
             copy = Path(directory) / target
             copy.parent.mkdir(parents=True, exist_ok=True)
             try:
-                copy.hardlink_to(path)
+                copy.hardlink_to(path.resolve())
             except OSError:
                 shutil.copyfile(path, copy)
         made = _call("put", artifact.name, directory, *options, store=store, wants_json=True)

@@ -10,7 +10,7 @@ from typing import Any
 MAX_BYTES = 15 << 20  # a record has at most 16 MiB
 
 
-class _Clip:
+class Clip:
     """The bytes of a file, and its MIME type. `problem`: why it cannot be recorded, or ""."""
 
     what, kinds = "", ""  # of the subclass, for messages
@@ -18,7 +18,7 @@ class _Clip:
     def __init__(self, data: Any, caption: str | None) -> None:
         self.caption = caption or ""
         self.type, self.bytes, self.problem = "", b"", ""
-        if isinstance(data, _Clip):
+        if isinstance(data, Clip):
             self.type, self.bytes, self.problem = data.type, data.bytes, data.problem
         elif isinstance(data, (bytes, bytearray)):
             self._use(bytes(data), "the data")
@@ -46,7 +46,7 @@ class _Clip:
         raise NotImplementedError
 
 
-class Audio(_Clip):
+class Audio(Clip):
     """`data`: a path or the bytes of a WAV, FLAC, Ogg, MP3 or M4A file, an array of samples [x channels], or a tensor of [channels x] samples.
 
     Floats are -1 to 1. Arrays of int8, int16, int32, uint8 and uint16 have the range of their type, other integers that of int16.
@@ -80,7 +80,7 @@ class Audio(_Clip):
         return {b"fLaC": "audio/flac", b"OggS": "audio/ogg"}.get(content[:4], "")
 
 
-class Video(_Clip):
+class Video(Clip):
     """`data`: a path or the bytes of an MP4 or WebM file. Browsers play H.264, VP8, VP9 and AV1."""
 
     what, kinds = "a video", "MP4, WebM"
@@ -100,7 +100,7 @@ class Video(_Clip):
         return "video/webm" if content[:4] == b"\x1a\x45\xdf\xa3" and b"webm" in content[:64] else ""
 
 
-class Html(_Clip):
+class Html(Clip):
     """`data`: HTML, the path of a file of HTML, or an open file. Text that is the path of a file is that file, unless `data_is_not_path`.
 
     The dashboard shows it in a sandbox: scripts in the page run, but nothing can be loaded from elsewhere.

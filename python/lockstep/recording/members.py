@@ -20,6 +20,24 @@ class Config(dict[str, Any]):
         super().__delitem__(key)
         object.__getattribute__(self, "_changed")()
 
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        if str(key) not in self:
+            self[key] = default
+        return self[str(key)]
+
+    def pop(self, *arguments: Any) -> Any:
+        value = super().pop(*arguments)
+        object.__getattribute__(self, "_changed")()
+        return value
+
+    def clear(self) -> None:
+        super().clear()
+        object.__getattribute__(self, "_changed")()
+
+    def __ior__(self, members: Any) -> "Config":  # type: ignore[override,misc]
+        self.update(members)
+        return self
+
     def __getattr__(self, name: str) -> Any:
         try:
             return self[name]

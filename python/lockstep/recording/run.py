@@ -1,8 +1,8 @@
 """A run that this process records."""
 
 import contextlib
+import enum
 import itertools
-import os
 import struct
 import sys
 import time
@@ -14,6 +14,7 @@ from typing import Any, Callable, Iterable, Mapping
 from lockstep.event_log.frames import ALERT, ARTIFACT, CLIP, HISTOGRAM, IMAGE, MAX_FRAME_LENGTH, SCALARS, TABLE, UNFINISHED, ZLIB_CHECKSUM
 from lockstep.event_log.reader import read_log
 from lockstep.event_log.writer import LogWriter
+from lockstep.recording import run_files
 from lockstep.recording.agent import Agent
 from lockstep.recording.clips import Audio, Html, Video
 from lockstep.recording.definitions import Definition, Definitions
@@ -22,6 +23,13 @@ from lockstep.recording.values import MAX_TEXT, Histogram, Image, Table, number_
 
 FINISH_TIMEOUT_S = 10.0
 LEVELS = {"debug": 0, "info": 1, "warn": 2, "warning": 2, "error": 3}
+
+
+class AlertLevel(enum.Enum):
+    """As in W&B."""
+
+    INFO, WARN, ERROR = "INFO", "WARN", "ERROR"
+
 
 _now = time.time
 _crc32 = zlib.crc32
@@ -60,10 +68,10 @@ class Run:
     """
 
     def __init__(self, *, id: str, name: str, group: str | None, dir: Path, log: LogWriter | None, agent: Agent | None = None,
-                 config: Mapping[str, Any] | None = None, is_addition: bool = False, takes_back: bool = False) -> None:
-        self.id, self.name, self.group, self.dir = id, name, group, str(dir)
-        self.notes = ""
-        self.tags: tuple[str, ...] = ()
+                 config: Mapping[str, Any] | None = None, tags: Iterable[str] = (), notes: str = "", is_addition: bool = False,
+                 takes_back: bool = False) -> None:
+        self.id, self.group, self.dir = id, group, str(dir)
+        self._name, self._tags, self._notes = name, tuple(tags), notes
         self.step = -1 if log is None or log.last_step is None else log.last_step  # the last one that was recorded
         self._advance: int = 1  # from there to the step of a call without one; 0 after a call with one, as in W&B
         self._log = log
@@ -72,7 +80,7 @@ class Run:
         self._takes_back = takes_back
         self._layouts: dict[tuple[Any, ...], _Layout] = {}
         self._layouts_of_others: dict[tuple[str, ...], _Layout] = {}  # rows that log() does not pack itself
-        self._pending: list[tuple[Any, int]] = []
+        self._pending: list[Callable[[], None]] = []  # records of signal handlers that interrupted another
         self._is_writing = False
         self._partial: dict[str, Any] = {}
         self._waiting: dict[str, Histogram | Table] = {}  # of watch(), for the next row
@@ -85,7 +93,6 @@ class Run:
         self.config = Config({}, lambda: None)
         self.config = Config(dict(config or {}), self._config_changed)
         self.summary = Summary(self._last_values, lambda values: self._record(lambda log: log.write_summary(values)))
-        self._pid = os.getpid()
 
     # What scripts ask for.
 
@@ -96,6 +103,36 @@ class Run:
     @property
     def path(self) -> str:
         return self.dir
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._attempt(lambda: self._rename(str(name)))
+
+    @property
+    def notes(self) -> str:
+        return self._notes
+
+    @notes.setter
+    def notes(self, notes: str | None) -> None:
+        self._attempt(lambda: self._label((), str(notes or "")))
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Those that are assigned are added to the run."""
+        return self._tags
+
+    @tags.setter
+    def tags(self, tags: str | Iterable[str] | None) -> None:
+        self._attempt(lambda: self._label([tags] if isinstance(tags, str) else tags or (), ""))
+
+    def save(self, glob_str: Any = None, **_ignored: Any) -> None:
+        """Does nothing, since all is saved when it is recorded. Files are recorded with log_artifact()."""
+        if glob_str is not None:
+            self._warn_once(f"save({glob_str!r}): files are not recorded with the run; use log_artifact()")
 
     project = entity = None
     url: str | None = None
@@ -119,7 +156,7 @@ class Run:
                 end = begin + layout.size
                 try:
                     advance = step is None or commit is True
-                    arguments[1] = at = self.step + self._advance if step is None else step
+                    arguments[1] = at = self.step + self._advance if step is None else step if type(step) is int else int(step)
                     arguments[2] = _now()
                     arguments[5::2] = values.values()
                     if layout.epoch:
@@ -143,6 +180,8 @@ class Run:
     # An exception such as KeyboardInterrupt came between two stores.
     def _repair(self, memory: Any, begin: int, end: int, layout: _Layout) -> None:
         log = self._log
+        if memory.closed:  # a signal handler has finished the run
+            return
         if log is None or memory[begin:begin + 4] == layout.finished:
             if log is not None and log.offset == begin:
                 log.offset = end
@@ -156,20 +195,32 @@ class Run:
                 if self._is_over:
                     self._warn_once("log() after the end of the run is not recorded")
                 return
-            if self._is_writing:  # called by a signal handler, or by the value of a metric
-                self._pending.append((dict(values), self.step if step is None else step))
-                return
             with self._log.lock:
-                self._log_values(values, step, commit)
+                if self._is_writing:  # called by a signal handler, or by the value of a metric
+                    row, at = dict(values), self.step if step is None else step
+                    self._pending.append(lambda: self._log_any(row, at, None))
+                else:
+                    self._write(lambda: self._log_values(values, step, commit))
         except Exception as error:
             self._warn_once(f"log(): {type(error).__name__}: {error}; these values are not recorded")
 
+    def _write(self, record: Callable[[], None]) -> None:
+        """Runs `record`; those of a signal handler that interrupts it come after it."""
+        self._is_writing = True
+        try:
+            record()
+        finally:
+            self._is_writing = False
+        if self._pending:
+            self._log_pending()
+
     def _log_pending(self) -> None:
-        advance = self._advance
+        step, advance = self.step, self._advance
         while self._pending:
-            values, step = self._pending.pop(0)
-            self._log_any(values, step, None)
-        self._advance = advance
+            pending, self._pending = self._pending, []
+            for record in pending:
+                record()
+        self.step, self._advance = max(self.step, step), advance
 
     def _log_values(self, values: Any, step: Any, commit: bool | None) -> None:
         if not hasattr(values, "items"):
@@ -219,7 +270,10 @@ class Run:
             number = number_of(value)
             if number is None:
                 is_plain = False
-                self._log_other(name, value, step)
+                try:
+                    self._log_other(name, value, step)
+                except Exception as error:
+                    self._warn_once(f"log(): '{name}' is not recorded: {describe(type(error), error)}")
                 continue
             names.append(name)
             numbers.append(number)
@@ -286,6 +340,8 @@ class Run:
         elif isinstance(value, Histogram):
             log.write_map(HISTOGRAM, {**moment, "edges": value.edges, "counts": value.counts})
         elif isinstance(value, Table):
+            if value.has_media:
+                self._warn_once(f"log(): '{name}': of images and other media in a table, the captions are recorded")
             log.write_map(TABLE, {**moment, "columns": value.columns, "rows": value.data})
         elif isinstance(value, (list, tuple)) and value and all(isinstance(item, (Image, Audio, Html, Video, Histogram, Table)) for item in value):
             for number, item in enumerate(value):
@@ -314,10 +370,18 @@ class Run:
         self._record(lambda log: log.write_map(ALERT, alert))
 
     def log_artifact(self, artifact: Any, name: str | None = None, type: str | None = None, aliases: Iterable[str] | None = None) -> Any:
-        """Stores a version of `artifact`: an Artifact, or the path of a file or directory."""
-        from lockstep.recording.artifacts import publish
+        """Stores a version of `artifact`: an Artifact, or the path of a file or directory. Returns the Artifact."""
+        from lockstep.recording.artifacts import Artifact, publish
 
-        return self._attempt(lambda: self._recorded(*publish(Path(self.dir).parent, Path(self.dir).name, artifact, name, type, list(aliases or []))))
+        made = artifact if isinstance(artifact, Artifact) else Artifact(name or Path(str(artifact)).stem, type or "files")
+
+        def store() -> None:
+            if made is not artifact:
+                made.add(artifact)
+            self._recorded(*publish(Path(self.dir).parent, Path(self.dir).name, made, list(aliases or [])))
+
+        self._attempt(store)
+        return made
 
     def use_artifact(self, artifact: Any, type: str | None = None, aliases: Any = None) -> Any:
         """The artifact that `artifact` refers to, e.g. "net:best"; recorded as used."""
@@ -408,6 +472,27 @@ class Run:
             with log.lock:
                 self._waiting[name] = value
 
+    # Name, tags and notes.
+
+    def _rename(self, name: str) -> None:
+        self._name = name
+        log = self._log
+        if log is None or self._is_over or self._is_addition:
+            return
+        job = run_files.read_json(Path(self.dir, "run.json"))
+        if isinstance(job, dict):
+            run_files.write_json(Path(self.dir, "run.json"), {**job, "name": name})
+        if log.identity is not None:
+            identity = {**log.identity, "name": name}
+            self._record(lambda log: log.write_identity(identity))
+
+    def _label(self, tags: Iterable[str], notes: str) -> None:
+        labels = tuple(map(str, tags))
+        run_files.verify_tags(list(labels), notes)
+        if self.is_logging:
+            run_files.write_tags(Path(self.dir), list(labels), notes)
+        self._tags, self._notes = labels or self._tags, notes or self._notes
+
     # The end.
 
     def finish(self, exit_code: int | None = None, quiet: bool | None = None, *, reason: str = "", signal: int | None = None) -> None:
@@ -442,6 +527,8 @@ class Run:
         if log is None:
             return
         with log.lock:
+            self._is_writing = False  # in a signal handler within log(): the row of that call is not recorded
+            self._log_pending()
             if self._partial:
                 partial, self._partial = self._partial, {}
                 self._log_row(partial, self._partial_step())
@@ -502,14 +589,18 @@ class Run:
             self.summary.take(values)
 
     def _config_changed(self) -> None:
-        config = self._attempt(lambda: plain(dict(self.config)))
-        if config is not None:
-            self._record(lambda log: log.write_config(config))
+        config = plain(dict(self.config))
+        self._record(lambda log: log.write_config(config))
 
     def _record(self, write: Callable[[LogWriter], Any]) -> None:
         log = self._log
-        if log is not None and not self._is_over:
-            self._attempt(lambda: write(log))
+        if log is None or self._is_over:
+            return
+        with log.lock:
+            if self._is_writing:  # called by a signal handler, or by log()
+                self._pending.append(lambda: self._record(write))
+            else:
+                self._attempt(lambda: self._write(lambda: write(log)))
 
     def _attempt(self, action: Callable[[], Any]) -> Any:
         try:

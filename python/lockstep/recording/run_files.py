@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from lockstep.event_log.reader import content
+
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}")
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/=-]{0,63}")
@@ -39,10 +41,10 @@ def write_file(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: str | Path) -> Any:
     """None if it does not exist or is corrupt."""
     try:
-        return json.loads(path.read_text())
+        return json.loads(content(str(path)).decode())
     except (OSError, ValueError):
         return None
 

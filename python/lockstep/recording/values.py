@@ -7,19 +7,34 @@ from pathlib import Path
 from typing import Any, Iterable, Sequence
 
 from lockstep.event_log.message_pack import MAX_DEPTH, MAX_KEYS
+from lockstep.recording.clips import Clip
 
 MAX_TEXT = 1 << 20
 DEFAULT_BINS = 64
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """`value` as None, bool, int, float, str, list or dict."""
-    if value is None or isinstance(value, (bool, int, str)):
+    """`value` as None, bool, int of 64 bits, float, str, list or dict. Never raises: what is none of them is its text."""
+    if value is None or isinstance(value, (float, str)):
         return value
-    if isinstance(value, float):
+    if isinstance(value, int) and -(1 << 63) <= value < 1 << 64:
         return value
-    if depth >= MAX_DEPTH - 4:
+    if isinstance(value, type):
+        return value.__qualname__
+    try:
+        return _plain_members(value, depth) if depth < MAX_DEPTH - 4 else str(value)[:MAX_TEXT]
+    except Exception:
+        return _text_of(value)
+
+
+def _text_of(value: Any) -> str:
+    try:
         return str(value)[:MAX_TEXT]
+    except Exception:  # also of an int with more than 4300 digits
+        return f"({type(value).__name__})"
+
+
+def _plain_members(value: Any, depth: int) -> Any:
     if isinstance(value, dict):
         return {str(key): plain(item, depth + 1) for key, item in list(value.items())[:MAX_KEYS]}
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -48,7 +63,7 @@ def number_of(value: Any) -> float | None:
         return None
     try:
         return float(value.item() if hasattr(value, "item") else value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):
         return None
 
 
@@ -92,12 +107,15 @@ def _binned(values: Sequence[float], num_bins: int) -> tuple[list[float], list[f
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     if low == high:
         low, high = low - 0.5, high + 0.5
-    edges = [low + (high - low) * i / num_bins for i in range(num_bins)] + [high]
     counts = [0.0] * num_bins
     scale = num_bins / (high - low)
     for value in values:
         counts[min(int((value - low) * scale), num_bins - 1)] += 1
-    return counts, edges
+    return counts, edges_between(low, high, num_bins)
+
+
+def edges_between(low: float, high: float, num_bins: int) -> list[float]:
+    return [low + (high - low) * i / num_bins for i in range(num_bins)] + [high]
 
 
 class Image:
@@ -194,10 +212,17 @@ class Table:
         width = len(data[0]) if data else 3
         self.columns = [str(column) for column in columns] if columns is not None else [f"column {i + 1}" for i in range(width)]
         self.data: list[list[Any]] = []
+        self.has_media = False
         for row in data:
             self.add_data(*row)
 
     def add_data(self, *row: Any) -> None:
         if len(row) != len(self.columns):
             raise ValueError(f"a row of {len(row)} values for {len(self.columns)} columns")
-        self.data.append(plain(list(row)))
+        media = [isinstance(value, (Image, Histogram, Table, Clip)) for value in row]
+        self.has_media = self.has_media or any(media)
+        self.data.append([_caption_of(value) if is_media else plain(value) for value, is_media in zip(row, media)])
+
+
+def _caption_of(media: Any) -> str:
+    return getattr(media, "caption", "") or f"({type(media).__name__.lower()})"

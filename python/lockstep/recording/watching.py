@@ -4,7 +4,7 @@ models and tensors are used."""
 import weakref
 from typing import Any, Callable
 
-from lockstep.recording.values import DEFAULT_BINS, Histogram, Table
+from lockstep.recording.values import DEFAULT_BINS, Histogram, Table, edges_between
 
 KINDS = {"gradients": ("gradients",), "parameters": ("parameters",), "all": ("gradients", "parameters")}
 _PIECE = 1 << 22  # histc counts in float32, which is exact up to 2**24
@@ -94,5 +94,4 @@ def histogram_of(tensor: Any) -> Histogram | None:
     for piece in values.split(_PIECE):
         counts = [count + more for count, more in zip(counts, piece.histc(DEFAULT_BINS, low, high).tolist())]
     counts[min(int(-low / (high - low) * DEFAULT_BINS), DEFAULT_BINS - 1) if zeros else 0] += zeros
-    edges = [low + (high - low) * i / DEFAULT_BINS for i in range(DEFAULT_BINS)] + [high]
-    return Histogram(np_histogram=(counts, edges))
+    return Histogram(np_histogram=(counts, edges_between(low, high, DEFAULT_BINS)))

@@ -147,7 +147,7 @@ def test_example_of_a_number_of_samples(name):
             key: (value.dtype, value.shape[1:]) for key, value in data.items()}
     assert all(len(value) == BATCH for value in batch.values())
     with torch.no_grad():
-        assert eager_loss(model.eval(), batch).isfinite()
+        assert eager_loss(case, model.eval(), batch).isfinite()
 
 
 def test_a_new_head_starts_from_random_weights(tmp_path):

@@ -57,8 +57,7 @@ void Trainer::change_group_if_leaving() {
 }
 
 HandedOver Trainer::hand_over() {
-  saver_
-      .end_writing();  // now, while the others wait: in a new group they expect that this rank connects at once
+  saver_.end_writing();  // while the others wait: in a new group, this rank must connect at once
   undo_->undo(position_, metrics_.meter());
   optimizer_.use_training_weights();
   if (average_) average_->use_training_weights();

@@ -147,8 +147,12 @@ SessionResult train(trainer::GroupTrainingParts parts) {
 }
 
 // Collective. If a rank is lost now, there is nothing left to continue.
-void finish(World& world, bool can_lose_ranks) try { world.finish(); } catch (const PeerError&) {
-  if (!can_lose_ranks) throw;
+void finish(World& world, bool can_lose_ranks) {
+  try {
+    world.finish();
+  } catch (const PeerError&) {
+    if (!can_lose_ranks) throw;
+  }
 }
 
 // A spare is alone until it has a place in a group.

@@ -3,7 +3,10 @@
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
 
+#include "distributed/cuda/cuda.h"
 #include "lockstep/error.h"
 #include "tests/distributed/run_ranks.h"
 
@@ -118,6 +121,17 @@ TEST_CASE("world: invalid ranks, devices and backends throw before waiting for a
   options.backend = BackendChoice::Nccl;
   CHECK_THROWS_WITH(World::connect(options),
                     Catch::Contains("backend 'nccl' does not work on device 'cpu'; use 'shm'"));
+}
+
+TEST_CASE("world: a container may have another GPU than number 0") {
+  const RendezvousDirectory directory;
+  const auto devices = directory.store();
+  std::filesystem::create_directories(devices);
+  const auto make = [&](const char* name) { std::ofstream(devices / name).flush(); };
+  for (const auto* name : {"nvidiactl", "nvidia-uvm", "nvidia"}) make(name);
+  CHECK_FALSE(machine_has_gpu(devices));
+  make("nvidia3");
+  CHECK(machine_has_gpu(devices));
 }
 
 TEST_CASE("world: ranks of one host share memory unless Gloo is configured") {

@@ -227,9 +227,9 @@ void CheckpointSaver::end_writing() {
   if (!background_) return;
   try {
     background_->wait(world_.timeout() * 9 / 10, "writing a checkpoint");
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     tracker_.text(TextLevel::Warning,
-                  fmt::format("a checkpoint was not written: {}", error.what()));
+                  fmt::format("a checkpoint was not written: {}", message_of(error)));
   }
 }
 

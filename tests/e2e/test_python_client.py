@@ -1102,7 +1102,7 @@ def test_an_artifact_that_is_a_link_is_its_file(tmp_path, runs, monkeypatch):
 
 
 def test_an_artifact_that_cannot_be_stored_is_one_line(tmp_path, runs, monkeypatch, capsys):
-    monkeypatch.setattr("lockstep.recording.artifacts.program", lambda: None)
+    monkeypatch.setattr("lockstep.recording.artifacts.find_program", lambda name: None)
     artifact = lockstep.Artifact("net")
     with start(runs) as run:
         assert run.log_artifact(artifact).wait() is artifact

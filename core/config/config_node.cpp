@@ -231,6 +231,15 @@ ConfigNode& member_of(ConfigNode& map, const std::string& key, const std::string
   return map.members.emplace_back(key, std::move(fresh)).value;
 }
 
+// YAML would ignore the rest of the value.
+void verify_no_comment(const std::string& assignment, size_t equals, const std::string& origin) {
+  const auto value = assignment.substr(equals + 1);
+  const bool has_comment = value.starts_with('#') || value.find(" #") != value.npos;
+  if (has_comment && value.find_first_of("\"'") == value.npos)
+    throw config_error(fmt::format("{}: '#' begins a comment; quote the value: {}='\"...\"'",
+                                   origin, printable(assignment.substr(0, equals))));
+}
+
 }  // namespace
 
 const ConfigNode* ConfigNode::find(const std::string& key) const {
@@ -267,16 +276,6 @@ ConfigNode read_config_file(const std::filesystem::path& path) {
   if (file.bad()) throw config_error(fmt::format("{}: cannot be read completely", path.string()));
   text.resize(static_cast<size_t>(file.gcount()));
   return parse_config(text, path.string());
-}
-
-// YAML would ignore the rest of the value.
-static void verify_no_comment(const std::string& assignment, size_t equals,
-                              const std::string& origin) {
-  const auto value = assignment.substr(equals + 1);
-  const bool has_comment = value.starts_with('#') || value.find(" #") != value.npos;
-  if (has_comment && value.find_first_of("\"'") == value.npos)
-    throw config_error(fmt::format("{}: '#' begins a comment; quote the value: {}='\"...\"'",
-                                   origin, printable(assignment.substr(0, equals))));
 }
 
 void apply_override(ConfigNode& root, const std::string& assignment) {

@@ -15,30 +15,26 @@ namespace {
 
 using Heads = std::map<int64_t, CheckpointHead>;  // by step
 
-// Skips checkpoints that cannot be read.
-Heads heads_of(const std::filesystem::path& checkpoints, const std::vector<int64_t>& steps) {
+// Whether the manifest, which could not be read because of `error`, is not corrupt, but cannot be opened now, or
+// was written by another version.
+bool may_be_good(const std::filesystem::path& manifest, const Error& error) {
+  return error.kind() == ErrorKind::Config || !std::ifstream(manifest).is_open();
+}
+
+// Skips checkpoints that cannot be read; those of them that may be good are added to `unknown`.
+Heads heads_of(const std::filesystem::path& checkpoints, const std::vector<int64_t>& steps,
+               std::set<int64_t>& unknown) {
   Heads heads;
   for (const auto step : steps) {
     try {
       heads.emplace(step, read_checkpoint_head(checkpoints, step));
-    } catch (const std::exception&) {  // also JSON's, for a manifest with missing keys
+    } catch (const Error& error) {
+      if (may_be_good(checkpoints / std::to_string(step) / "manifest.json", error))
+        unknown.insert(step);
+    } catch (const std::exception&) {  // JSON's, for a manifest with missing keys
     }
   }
   return heads;
-}
-
-// Of one that could not be read: whether its manifest is not corrupt, but cannot be opened now, or was written by
-// another version.
-bool may_be_good(const std::filesystem::path& checkpoints, int64_t step) {
-  try {
-    read_checkpoint_head(checkpoints, step);
-  } catch (const Error& error) {
-    const auto manifest = checkpoints / std::to_string(step) / "manifest.json";
-    return error.kind() == ErrorKind::Config || !std::ifstream(manifest).is_open();
-  } catch (const std::exception&) {
-    return false;
-  }
-  return true;
 }
 
 bool is_milestone(const Position& position, const Period& every) {
@@ -69,13 +65,11 @@ void prune_checkpoints(const std::filesystem::path& checkpoints, int64_t newest,
   const auto latest = std::min(std::ssize(steps), static_cast<std::ptrdiff_t>(keep.last));
   std::set<int64_t> kept(steps.end() - latest, steps.end());
   if (keep.best.count || keep.every) {
-    const auto heads = heads_of(checkpoints, steps);
+    const auto heads = heads_of(checkpoints, steps, kept);
     if (keep.best.count)
       for (const auto step : best_steps(heads, keep.best)) kept.insert(step);
     for (const auto& [step, head] : heads)
       if (keep.every && is_milestone(head.position, *keep.every)) kept.insert(step);
-    for (const auto step : steps)
-      if (!heads.contains(step) && may_be_good(checkpoints, step)) kept.insert(step);
   }
   for (const auto step : all)
     if (!kept.contains(step)) remove_checkpoint(checkpoints, step);

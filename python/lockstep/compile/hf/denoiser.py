@@ -127,8 +127,8 @@ class Diffusion:
 
 
 class FlowMatching:
-    """The same on a straight line from noise to image. Steps are places in `timesteps` of the scheduler, from 0, noise only, as in the training
-    scripts of diffusers; they are drawn with the logit-normal density of SD3, with mean 0 and deviation 1."""
+    """The same on a straight line from noise to image. Steps are indices into `timesteps` of the scheduler, of which 0 is pure noise, as in the
+    training scripts of diffusers; they are drawn with the logit-normal density of SD3, with mean 0 and deviation 1."""
 
     def __init__(self, scheduler: Any):
         self.sigmas, self.times = scheduler.sigmas.float(), scheduler.timesteps.float()

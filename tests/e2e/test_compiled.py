@@ -515,6 +515,11 @@ def test_a_package_of_the_previous_format(job, packages):
     assert_same_bits(last_weights(other), last_weights(job.train("train.max_steps=3")))
 
 
+def test_a_package_of_another_patch_release_of_libtorch(job, packages):
+    use(job, altered(packages["mlp"], job.directory / "other.ls2", setting("torch", f"{TORCH.rpartition('.')[0]}.99")), "mlp")
+    job.train("train.max_steps=1")
+
+
 # Errors before ranks connect.
 
 

@@ -4,16 +4,18 @@ By default a few of them; LOCKSTEP_COMPILE_CASES=all, or a part of the names, se
 """
 
 import os
+from pathlib import Path
 
 import numpy
 import pytest
 import torch
 import yaml
-from lockstep.compile import CompileError, compile_step
+from lockstep.compile import CompileError, compile_step, headers
 from safetensors.torch import load_model
 from torch.nn import functional as F
 
 import compiled_cases
+import processes
 from compiled_cases import HUGGING_FACE, REFUSED, SAMPLES, TRAINED
 from conftest import Job
 from safetensors_file import last_weights
@@ -160,3 +162,30 @@ def test_is_rejected(tmp_path, name):
     for part in case.refused:
         assert part in str(raised.value)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_quick_header_has_what_torch_uses_of_regex(tmp_path):
+    """Another version of torch may use more: then the header is not used, and each graph takes five seconds longer."""
+    folder = Path(torch.__file__).with_name("include") / "torch" / "csrc" / "inductor"
+    assert headers.uses_of_regex(folder) == headers.USES
+    matches = {"cpu": "cpu -", "cuda": "cuda -", "cuda:0": "cuda 0", "xpu:12": "xpu 12"}
+    wrong = ["", "gpu", "cuda:", "cuda:x", "cuda:1x", ":1", "cpu "]
+    use, device, match, matched = headers.USES
+    source = tmp_path / "devices.cpp"
+    source.write_text(f"""{use}
+#include <cstdio>
+int main(int argc, char** argv) {{
+  for (int i = 1; i < argc; ++i) {{
+    const std::string device_str = argv[i];
+    {device}
+    {match}
+    {matched}
+    std::puts(matched ? (sm[1].str() + " " + (sm[3].matched ? sm[3].str() : "-")).c_str() : "no");
+  }}
+}}
+""")
+    for folders in ("", str(Path(headers.HEADER).parent)):  # the standard library's header has the same results
+        env = processes.environment(CPLUS_INCLUDE_PATH=folders)
+        assert processes.run(["g++", "-std=c++17", source, "-o", tmp_path / "devices"], tmp_path, env).code == 0
+        printed = processes.run([tmp_path / "devices", *matches, *wrong], tmp_path).out.splitlines()
+        assert printed == [*matches.values(), *["no"] * len(wrong)]

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import itertools
 import os
 import pickle
 import tempfile
@@ -11,7 +12,7 @@ from pathlib import Path
 import torch
 from torch._inductor.codecache import BypassFxGraphCache
 from torch._inductor.cpp_builder import get_cpp_compiler
-from torch._inductor.cpu_vec_isa import pick_vec_isa, supported_vec_isa_list, valid_vec_isa_list, x86_isa_checker
+from torch._inductor.cpu_vec_isa import VecISA, pick_vec_isa, supported_vec_isa_list, valid_vec_isa_list, x86_isa_checker
 from torch._inductor.exc import CppCompileError, InductorError, InvalidCxxCompiler
 from torch._inductor.package import package_aoti
 from torch._inductor.utils import clear_caches
@@ -23,7 +24,8 @@ from lockstep.compile import batch_sizes
 from lockstep.compile.batch_sizes import FixedSize, shape_env_of, traced_size, turning_points, verify_not_fixed
 from lockstep.compile.code_cache import Code, key_of, key_of_processor, load_code, store_code
 from lockstep.compile.errors import CompilerFault, quiet
-from lockstep.compile.processes import in_forks, in_new_processes, number_of_cores, results_of
+from lockstep.compile.headers import HEADER, quick_headers
+from lockstep.compile.processes import in_forks, in_new_processes, number_of_cores, results_of, variables
 
 BYTES_OF_PROCESS = 4 << 30  # of a GPU's memory, for a process that compiles: its context, and kernels that are tried
 
@@ -41,29 +43,32 @@ def temporary_cache() -> Iterator[None]:
     """Redirects torch's caches, which would otherwise keep and reuse everything that was ever compiled."""
     with tempfile.TemporaryDirectory() as directory:
         places = {"TORCHINDUCTOR_CACHE_DIR": directory, "TRITON_CACHE_DIR": os.path.join(directory, "triton")}
-        before = {name: os.environ.get(name) for name in places}
-        os.environ.update(places)
-        clear_caches()  # in-memory caches contain paths
-        try:
-            yield
-        finally:
-            clear_caches()
-            for name, value in before.items():
-                os.environ.pop(name) if value is None else os.environ.update({name: value})
+        with variables(places):
+            clear_caches()  # in-memory caches contain paths
+            try:
+                yield
+            finally:
+                clear_caches()
 
 
 @contextlib.contextmanager
 def probed_processor(key: str) -> Iterator[None]:
-    """Probes instruction sets only once per processor: torch compiles a program for each, which takes longer than a graph."""
-    if load_code(key) is not None:
-        with torch._inductor.config.patch({"cpp.vec_isa_ok": True}):
-            yield
-        return
-    yield
+    """Probes only the instruction set that torch would choose, and once per processor: torch probes all of them each time, by
+    compiling a program for each, which takes longer than a graph. If the probe fails, torch probes as usual."""
+    works = load_code(key) is not None
+    if not works:
+        with temporary_cache(), quiet():
+            works = any(itertools.islice(filter(is_supported, supported_vec_isa_list), 1))
+        if works:
+            store_code(key, Code(b"", []))
+    with torch._inductor.config.patch({"cpp.vec_isa_ok": True}) if works else contextlib.nullcontext():
+        yield
+
+
+def is_supported(isa: VecISA) -> bool:
+    """By the processor; the compiler may not."""
     have = x86_isa_checker()
-    works = {str(isa) for isa in valid_vec_isa_list()}
-    if have and all(str(isa) in works for isa in supported_vec_isa_list if set(str(isa).split()) <= set(have)):
-        store_code(key, Code(b"", []))
+    return bool(have) and set(str(isa).split()) <= set(have)
 
 
 @contextlib.contextmanager
@@ -84,11 +89,11 @@ def compiled(modules: Mapping[str, torch.fx.GraphModule], device: str, threads: 
              stage: Callable[[str], None]) -> dict[str, Code | FixedSize]:
     """The code of each graph, or why it is valid for one batch size only. Equal graphs are compiled once. Raises OSError (disk full),
     CompilerFault, or an exception of torch's compiler."""
-    # docs/decisions/0008-compiled-steps.md explains why LibTorch is not linked on a CPU. Precompiled headers, 100 MB each,
-    # are disabled because they are stored outside of the cache directory and would remain.
+    # docs/decisions/0008-compiled-steps.md explains why LibTorch is not linked on a CPU. Precompiled headers are disabled because
+    # they are stored outside of the cache directory, 100 MB each, and only pay off for more graphs than twice the cores.
     settings = {**settings_of(device, threads), "aot_inductor.link_libtorch": device != "cpu"}
     compiler = os.environ.get("CXX", "g++")
-    keys = {name: key_of(module, {**settings, "device": device}, compiler, [__file__, batch_sizes.__file__])
+    keys = {name: key_of(module, {**settings, "device": device}, compiler, [__file__, batch_sizes.__file__, HEADER])
             for name, module in modules.items()}
     found: dict[str, Code | FixedSize] = {}
     for key in keys.values():
@@ -183,7 +188,8 @@ def _compiled(module: torch.fx.GraphModule, settings: dict[str, object]) -> Code
     """Changes `module`."""
     env = shape_env_of(module)
     given = tuple(node.meta["val"] for node in module.graph.nodes if node.op == "placeholder")
-    with tempfile.TemporaryDirectory() as directory, temporary_cache(), torch.no_grad(), quiet(), instruction_sets(settings):
+    with (tempfile.TemporaryDirectory() as directory, temporary_cache(), torch.no_grad(), quiet(), quick_headers(),
+          instruction_sets(settings)):
         file = os.path.join(directory, "graph.pt2")
         pick_vec_isa()  # here because probes must link LibTorch to succeed; the result is kept
         try:

@@ -7,7 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TypeVar
@@ -27,6 +27,18 @@ Start = Callable[[int], tuple[Connection, Callable[[], object]]]
 def number_of_cores() -> int:
     """Those that this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+@contextlib.contextmanager
+def variables(changed: Mapping[str, str]) -> Iterator[None]:
+    """Changes the environment of this process, which the processes that it starts inherit."""
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
 def results_of(start: Start, count: int, limit: int, progress: Callable[[int], None]) -> list:
@@ -69,15 +81,15 @@ def in_forks(call: Callable[[int], object]) -> Start:
     return start
 
 
-def in_new_processes(function: Callable[..., object], arguments: Sequence[tuple], variables: Mapping[str, str]) -> Start:
-    """function(*arguments[i]) of a module of this package; both must be picklable. `variables`: added to the environment.
+def in_new_processes(function: Callable[..., object], arguments: Sequence[tuple], added: Mapping[str, str]) -> Start:
+    """function(*arguments[i]) of a module of this package; both must be picklable. `added`: to the environment.
     multiprocessing's own new processes would run the program of the user again."""
     def start(i: int) -> tuple[Connection, Callable[[], object]]:
         ours, theirs = multiprocessing.Pipe(duplex=False)
         places = [PACKAGES, os.environ.get("PYTHONPATH", "")]
         with theirs:
             process = subprocess.Popen([sys.executable, "-m", __name__, str(theirs.fileno())], pass_fds=[theirs.fileno()], stdin=subprocess.PIPE,
-                                       env={**os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(filter(None, places)), **variables})
+                                       env={**os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(filter(None, places)), **added})
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError), process.stdin:  # then it has ended, and so has its end of the pipe
             process.stdin.write(pickle.dumps((function, arguments[i])))

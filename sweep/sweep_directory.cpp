@@ -65,7 +65,7 @@ int64_t number_after(const std::vector<Trial>& trials) {
 
 // The setting in which two sweeps differ so that they cannot continue each other; else empty.
 std::string difference(const SweepInfo& a, const SweepInfo& b) {
-  if (a.ranks != b.ranks) return "-n";
+  if (a.ranks != b.ranks) return "number of ranks";
   const auto left = ConfigDumper::dump(a.file), right = ConfigDumper::dump(b.file);
   for (const auto* key : {"space", "search", "objective", "pruning", "seeds"})
     if (left[key] != right[key]) return key;

@@ -27,7 +27,7 @@ std::filesystem::path sweeps_path(const std::filesystem::path& runs);
 struct SweepInfo {
   std::string id;  // unique; run ids begin with it
   double created = 0;
-  int ranks = 1;
+  int ranks = 1;  // of a trial, on all of its nodes
   SweepFile file;
 };
 

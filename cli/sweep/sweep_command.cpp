@@ -6,6 +6,8 @@
 
 #include "cli/command_words.h"
 #include "cli/commands.h"
+#include "cli/launch/launch_arguments.h"
+#include "cli/launch/launch_hosts.h"
 #include "cli/sweep/sweep_controller.h"
 #include "cli/sweep/sweep_subcommands.h"
 #include "cli/sweep/sweep_view.h"
@@ -25,10 +27,11 @@ namespace {
 
 constexpr const char* kSweepHelp = R"(lockstep sweep: search hyper-parameters
 
-  lockstep sweep SWEEP.yaml [-n RANKS] [--parallel K] [--join] [--json]
+  lockstep sweep SWEEP.yaml [-n RANKS] [--parallel K] [--join] [--json] [-- LAUNCH_OPTION...]
         run the trials of a sweep file, each as a run of RANKS ranks (default: 1), K at the same time
         (default: 1); continues a sweep that was stopped or killed. --join: together with other
-        processes that run this command, also on other nodes with the same files
+        processes that run this command, also on other nodes with the same files. LAUNCH_OPTION: of
+        `lockstep launch`, for each trial, such as --hostfile FILE or --max-restarts N
   lockstep sweep SWEEP.yaml [-n RANKS] --create
         create the sweep without running trials, for `add` and `ask`
   lockstep sweep show NAME [--dir RUNS] [--json]
@@ -88,9 +91,48 @@ bool uses_no_gpu(const Json& base, const sweep::Space& space) {
          distributed->value("device", Json()) == "cpu";
 }
 
-int run_sweep(const std::vector<std::string>& words) {
+// How a trial is launched.
+struct TrialLaunch {
+  std::vector<std::string> options;  // of `lockstep launch`
+  int ranks = 1;                     // on all nodes
+  bool is_on_hosts = false;          // --hostfile
+};
+
+// `given`: what follows "--". `ranks`: -n, if given; else 1, or the slots of the hosts.
+TrialLaunch read_launch(const std::vector<std::string>& given, std::optional<int> ranks) {
+  const auto is_number_of_ranks = [](const std::string& word) {
+    return word == "-n" || word.starts_with("--nproc");
+  };
+  if (const auto word = std::ranges::find_if(given, is_number_of_ranks); word != given.end())
+    throw config_error(fmt::format("lockstep sweep: give {} before --, as -n", *word));
+  const bool is_on_hosts = std::ranges::any_of(
+      given, [](const std::string& word) { return word.starts_with("--hostfile"); });
+  TrialLaunch launch{.options = given, .is_on_hosts = is_on_hosts};
+  if (!is_on_hosts) launch.options.emplace_back("--standalone");  // also on a node of a Slurm job
+  if (ranks) launch.options.insert(launch.options.end(), {"-n", std::to_string(*ranks)});
+  auto words = launch.options;
+  words.insert(words.begin(), "launch");
+  std::vector<char*> argv;
+  for (auto& word : words) argv.push_back(word.data());
+  const auto arguments = parse_launch_arguments(static_cast<int>(argv.size()), argv.data());
+  const bool is_other = arguments.run_id || arguments.resume || !arguments.trains() ||
+                        arguments.program || arguments.new_token || arguments.wants_help;
+  if (is_other || !arguments.rest.empty())
+    throw config_error(
+        "lockstep sweep: after --, expected options that say how `lockstep launch` starts the "
+        "ranks, "
+        "such as --hostfile FILE or --max-restarts N");
+  launch.ranks = is_on_hosts ? ranks_on_hosts(arguments) : arguments.num_workers;
+  return launch;
+}
+
+int run_sweep(std::vector<std::string> words) {
+  const auto separator = std::ranges::find(words, "--");
+  std::vector<std::string> after(separator, words.end());
+  words.erase(separator, words.end());
+  if (!after.empty()) after.erase(after.begin());
   cxxopts::Options known("lockstep sweep");
-  known.add_options()("n,ranks", "", cxxopts::value<int>()->default_value("1"))(
+  known.add_options()("n,ranks", "", cxxopts::value<int>())(
       "parallel", "", cxxopts::value<int>()->default_value("1"))("create", "")("join", "")("json",
                                                                                            "");
   known.add_options(kPositional)("file", "", cxxopts::value<std::vector<std::string>>());
@@ -102,6 +144,9 @@ int run_sweep(const std::vector<std::string>& words) {
   if (files.size() > 1)
     throw config_error(fmt::format("lockstep sweep: unexpected argument '{}'", files[1]));
 
+  const auto ranks =
+      parsed.count("ranks") ? std::optional(number_option(parsed, "ranks")) : std::nullopt;
+  const auto launch = read_launch(after, ranks);
   const auto file = sweep::read_sweep_file(files.front());
   const auto base = read_base(file);
   sweep::verify_keys(file.space, read_schema(), base);
@@ -110,14 +155,15 @@ int run_sweep(const std::vector<std::string>& words) {
   const auto sweep = sweep::SweepDirectory::open_or_create(sweep::sweeps_path(runs) / file.name,
                                                            {.id = new_run_id(file.name),
                                                             .created = tracking::unix_now(),
-                                                            .ranks = number_option(parsed, "ranks"),
+                                                            .ranks = launch.ranks,
                                                             .file = file},
                                                            base);
   if (parsed.count("create")) return 0;
   const SweepOptions options{.parallel = number_option(parsed, "parallel"),
                              .joins = parsed.count("join") > 0,
-                             .is_warm = uses_no_gpu(base, file.space),
-                             .json = parsed.count("json") > 0};
+                             .is_warm = !launch.is_on_hosts && uses_no_gpu(base, file.space),
+                             .json = parsed.count("json") > 0,
+                             .launch = launch.options};
   return SweepController(sweep, options, std::cout).run();
 }
 

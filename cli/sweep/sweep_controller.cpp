@@ -106,7 +106,8 @@ SweepController::Running SweepController::take(int64_t number) {
   auto trial = sweep_.find(number);
   if (!trial || !trial->is_open()) return nullptr;
   sweep_.file().space.verify(trial->parameters);  // it may have been added by hand
-  return std::make_unique<TrialRuns>(sweep_, std::move(*trial), std::move(lock), names_);
+  return std::make_unique<TrialRuns>(sweep_, std::move(*trial), std::move(lock), names_,
+                                     options_.launch);
 }
 
 void SweepController::wait() {

@@ -19,8 +19,9 @@ namespace lockstep::cli {
 struct SweepOptions {
   int parallel = 1;     // trials at the same time
   bool joins = false;   // other processes may run trials of the sweep, too
-  bool is_warm = true;  // trials are forked from a process that has loaded LibTorch; not with GPUs
+  bool is_warm = true;  // trials are forked from a process that has loaded LibTorch
   bool json = false;
+  std::vector<std::string> launch;  // the options of `lockstep launch` for each trial
 };
 
 // Everything that it decides is a function of the files of the sweep and of what the runs logged:

@@ -61,8 +61,12 @@ LoggedObjectives read_objectives(const catalog::RunLogs& logs, const catalog::Na
 }
 
 TrialRuns::TrialRuns(const sweep::SweepDirectory& sweep, sweep::Trial trial, FileDescriptor lock,
-                     catalog::NameTable& names)
-    : sweep_(sweep), trial_(std::move(trial)), lock_(std::move(lock)), names_(names) {
+                     catalog::NameTable& names, const std::vector<std::string>& launch)
+    : sweep_(sweep),
+      trial_(std::move(trial)),
+      lock_(std::move(lock)),
+      names_(names),
+      launch_(launch) {
   trial_.runs = {run_id()};
 }
 
@@ -73,8 +77,9 @@ std::string TrialRuns::run_id() const {
 
 void TrialRuns::start(launch::WarmTemplate* warm) {
   const auto& file = sweep_.file();
-  std::vector<std::string> arguments = {"launch",   "-n",     std::to_string(sweep_.info().ranks),
-                                        "--run-id", run_id(), sweep_.run_file().string()};
+  std::vector<std::string> arguments = {"launch"};
+  arguments.insert(arguments.end(), launch_.begin(), launch_.end());
+  arguments.insert(arguments.end(), {"--run-id", run_id(), sweep_.run_file().string()});
   for (auto& override : sweep::overrides_of(trial_.parameters))
     arguments.push_back(std::move(override));
   arguments.push_back(fmt::format("run.name={}-{}", file.name, trial_.number));

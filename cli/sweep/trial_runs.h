@@ -27,10 +27,10 @@ LoggedObjectives read_objectives(const catalog::RunLogs& logs, const catalog::Na
 // Thread: one, see ChildProcess.
 class TrialRuns {
  public:
-  // Starts nothing yet. `lock`: of the trial, held as long as this exists. Both references must
-  // outlive this.
+  // Starts nothing yet. `lock`: of the trial, held as long as this exists. `launch`: options of
+  // `lockstep launch`. The references must outlive this.
   TrialRuns(const sweep::SweepDirectory& sweep, sweep::Trial trial, FileDescriptor lock,
-            catalog::NameTable& names);
+            catalog::NameTable& names, const std::vector<std::string>& launch);
 
   sweep::Trial& trial() { return trial_; }
   std::filesystem::path run_dir() const { return sweep_.runs() / run_id(); }
@@ -56,6 +56,7 @@ class TrialRuns {
   sweep::Trial trial_;
   FileDescriptor lock_;
   catalog::NameTable& names_;
+  const std::vector<std::string>& launch_;
   int64_t place_ = 0;  // of the current run
   std::unique_ptr<catalog::ColumnSpool> spool_;
   std::unique_ptr<catalog::RunLogs> logs_;

@@ -253,3 +253,23 @@ def test_lost_connection_ends_all(hosts, job):
     assert ended.code == 75, ended.err
     assert "lost the connection to 127.0.0." in ended.err
     wait_until(lambda: not find(job.directory), GONE_S, "every process is gone")
+
+
+def test_trials_of_a_sweep_run_on_the_hosts(hosts, job):
+    """Each trial on both; another number of ranks per host is refused."""
+    job.config["tracking"] = {"agent": False}
+    job.write()
+    file = hostfile(job)
+    sweep = job.directory / "sweep.yaml"
+    sweep.write_text("run: run.yaml\noverrides: [train.max_steps=6]\nobjective: {metric: eval/loss}\n"
+                     "space: {optimizer.lr: {choice: [0.1, 0.2]}}\nsearch: {name: grid}\n")
+    ended = hosts.run([LOCKSTEP, "sweep", sweep, "--", "--hostfile", file], job.directory)
+    assert ended.code == 0, ended.err
+    runs = job.list()
+    assert [(run["state"], run["world_size"]) for run in runs] == [("finished", 4)] * 2
+    for run in runs:
+        assert sorted(path.name for path in (job.runs / run["id"] / "logs").iterdir()) == ["node_0", "node_1"]
+    other = hosts.run([LOCKSTEP, "sweep", sweep, "-n", 1, "--", "--hostfile", file], job.directory)
+    assert (other.code, error_of(other)) == (78, "lockstep: error: the sweep 'sweep' exists with another number of ranks; to start a new sweep, choose another name")
+
+

@@ -327,3 +327,30 @@ def test_bad_input(job, settings, text):
     refused(ended, text)
     assert len(ended.err.splitlines()) == 1
     assert len(list(job.runs.glob("*/run.json"))) <= 1  # said after the first trial, not after the last
+
+
+@pytest.mark.parametrize("options, text", [
+    (["--max-restart", 1], "unknown option '--max-restart'; did you mean '--max-restarts'?"),
+    (["-n", 2], "give -n before --"),
+    (["--resume", "e2e-1"], "after --, expected options that say how `lockstep launch` starts the ranks"),
+    (["optimizer.lr=1"], "after --, expected options that say how `lockstep launch` starts the ranks"),
+    (["--nnodes", 2], "--standalone runs on one node, but --nnodes is 2"),
+    (["--hostfile", "missing"], "--hostfile missing: there is no such file"),
+])
+def test_wrong_options_of_launch_are_refused_before_a_trial(job, options, text):
+    sweep = Sweep(job, "wrong", space=LEARNING_RATE, budget={"trials": 1})
+    refused(sweep.run("--", *options), text)
+    assert not sweep.dir.exists()
+
+
+def test_a_trial_is_started_with_the_options_of_launch(job):
+    """In a step of a Slurm job, each of whose nodes runs trials, too: on this node only."""
+    sweep = Sweep(job, "logged", space=LEARNING_RATE, budget={"trials": 1})
+    step = {"JOB_ID": 7, "STEP_ID": 0, "PROCID": 0, "NODEID": 0, "STEP_NUM_NODES": 2, "STEP_NUM_TASKS": 2,
+            "STEP_TASKS_PER_NODE": "1(x2)", "STEP_NODELIST": "n[1-2]"}
+    env = processes.environment(**{f"SLURM_{name}": value for name, value in step.items()})
+    ended = processes.run([LOCKSTEP, "sweep", sweep.file, "--", "--log-dir", "elsewhere"], job.directory, env)
+    assert (ended.code, ended.err) == (0, ""), ended.err
+    assert list((job.directory / "elsewhere").rglob("stdout.log"))
+    (run,) = job.list()
+    assert (run["state"], run["world_size"]) == ("finished", 1)

@@ -74,7 +74,7 @@ TEST_CASE("only the budget of a sweep with trials may change") {
   refused(info_of("y: {uniform: [0, 1]}"), kRun, "space");
   refused(info_of(), {{"run", {{"name", "b"}}}}, "run file");
   changed.ranks = 3;
-  refused(changed, kRun, "-n");
+  refused(changed, kRun, "number of ranks");
 }
 
 TEST_CASE("one process at a time runs a sweep") {

@@ -15,6 +15,7 @@
 #include "launch/rendezvous/rendezvous_role.h"
 #include "launch/signal_watch.h"
 #include "launch/workers/console.h"
+#include "launch/workers/orphans.h"
 #include "launch/workers/worker_group.h"
 #include "lockstep/error.h"
 
@@ -42,9 +43,9 @@ void open_standard_streams() {
 class NodeLauncher {
  public:
   // Both arguments must outlive it.
-  NodeLauncher(const LaunchOptions& options, const LogDirectory& log_dir)
+  NodeLauncher(const LaunchOptions& options, const LogDirectory& claim_logs)
       : options_(options),
-        log_dir_(log_dir),
+        claim_logs_(claim_logs),
         out_(options.stdout_fd),
         err_(options.stderr_fd),
         hang_reporter_(options.host) {
@@ -77,9 +78,11 @@ class NodeLauncher {
         polls.watch(console->poll_request(), [console](short) { console->write_some(); });
     polls.wait();
     handle_signals();
+    reap_orphans(group_ ? group_->processes() : std::vector<pid_t>());
     if (options_.continues_on_loss && options_.rendezvous.max_nodes > 1)
       client_->hold_events(group_ ? std::optional(group_->all_group_events()) : std::nullopt);
     if (coordinator_) coordinator_->update();
+    if (coordinator_ && restart_error_) coordinator_->give_up_restart(*restart_error_);
     client_->update();
     if (group_) group_->update();
     if (group_ && group_->take_changed())
@@ -193,8 +196,9 @@ class NodeLauncher {
   void start_workers(const NodePlace& place) {
     try {
       start_error_ = nullptr;
-      group_.emplace(options_, place, log_dir_(place.run_id, place.node_rank),
+      group_.emplace(options_, place, claim_logs_(place.run_id, place.node_rank),
                      client_->take_master(), Consoles{out_, err_});
+      has_started_ = true;
       hang_reporter_.begin(group_->watched(), group_->log_directory());
     } catch (const Error& error) {
       start_error_ = std::current_exception();
@@ -226,7 +230,17 @@ class NodeLauncher {
     last_report_ = std::move(report);
     client_->report_attempt(last_report_, leaves);
     if (leaves && !finish_) finish_ = FinishMessage{.report = last_report_};
-    if (!finish_ && !interrupted_) client_->set_ready();
+    if (!finish_ && !interrupted_) prepare_restart();
+  }
+
+  // Whether there will be one is not known yet.
+  void prepare_restart() {
+    try {
+      client_->set_ready();
+    } catch (const Error& error) {
+      if (!coordinator_) throw;
+      restart_error_ = error;
+    }
   }
 
   // While ranks are being stopped, their status is not meaningful.
@@ -254,8 +268,11 @@ class NodeLauncher {
                                                                        : ErrorKind::Environment,
                   finish_->error->message);
     auto report = std::move(finish_->report);
-    if (start_error_ && !report.interrupted_by) std::rethrow_exception(start_error_);
+    if (start_error_ && !has_started_ && !report.interrupted_by)
+      std::rethrow_exception(start_error_);
     report.node_rank = node_rank_;
+    report.is_console_complete = last_report_.is_console_complete =
+        out_.is_complete() && err_.is_complete();
     const auto* failed = report.cause();
     const bool is_reported = failed && !failed->hang.empty();
     if (const auto hang = hang_detector_.unresolved();
@@ -280,7 +297,7 @@ class NodeLauncher {
   }
 
   const LaunchOptions& options_;
-  const LogDirectory& log_dir_;
+  const LogDirectory& claim_logs_;
   Console out_, err_;
   SignalWatch signals_;
   HangReporter hang_reporter_;
@@ -300,20 +317,22 @@ class NodeLauncher {
   std::optional<int> signaled_by_;
   PollSet::Clock::time_point signaled_at_;
   bool interrupted_ = false;
-  LaunchReport last_report_;        // of the workers of this node
-  std::exception_ptr start_error_;  // why they could not be started
+  LaunchReport last_report_;            // of the workers of this node
+  std::exception_ptr start_error_;      // why they could not be started
+  bool has_started_ = false;            // any workers
+  std::optional<Error> restart_error_;  // why they cannot be started again
   std::optional<FinishMessage> finish_;
   PollSet::Clock::time_point next_status_;
 };
 
 }  // namespace
 
-LaunchReport run_workers(const LaunchOptions& options, const LogDirectory& log_dir) {
+LaunchReport run_workers(const LaunchOptions& options, const LogDirectory& claim_logs) {
   verify(options);
   open_standard_streams();
   auto named = options;
   if (named.host.empty()) named.host = own_host_name();
-  return NodeLauncher(named, log_dir).run();
+  return NodeLauncher(named, claim_logs).run();
 }
 
 }  // namespace lockstep::launch

@@ -15,14 +15,14 @@
 
 namespace lockstep::launch {
 
-// Each attempt logs to the next free <log_dir>/attempt_<n>, in
+// Calls `claim_logs` for each attempt, which logs to the directory that it returns, in
 // <local rank>/{stdout.log,stderr.log,error.json}.
 //
 // Blocks until the job has ended, and returns the report of all nodes' workers. A failed worker is
-// reported there, not thrown. Throws Config (the program cannot be executed, numbers out of range,
-// settings differ from the other nodes') or Environment (port taken, log directory not writable, no
-// more processes, other nodes unreachable); no worker is left then. Thread: any, but one launch at
-// a time per process; other threads must block signals.
-LaunchReport run_workers(const LaunchOptions& options, const LogDirectory& log_dir);
+// reported there, not thrown, and so is a restart that cannot start. Throws Config (the program
+// cannot be executed, numbers out of range, settings differ from the other nodes') or Environment
+// (port taken, log directory not writable, no more processes, other nodes unreachable); no worker is
+// left then. Thread: any, but one launch at a time per process; other threads must block signals.
+LaunchReport run_workers(const LaunchOptions& options, const LogDirectory& claim_logs);
 
 }  // namespace lockstep::launch

@@ -30,6 +30,7 @@ SignalWatch::SignalWatch() {
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGCHLD, &by_default, &previous_child_);
   ::sigaction(SIGPIPE, &ignore, &previous_pipe_);
+  ::sigaction(SIGXFSZ, &ignore, &previous_file_size_);
 }
 
 SignalWatch::~SignalWatch() {
@@ -37,6 +38,7 @@ SignalWatch::~SignalWatch() {
   }
   ::sigaction(SIGCHLD, &previous_child_, nullptr);
   ::sigaction(SIGPIPE, &previous_pipe_, nullptr);
+  ::sigaction(SIGXFSZ, &previous_file_size_, nullptr);
   ::sigprocmask(SIG_SETMASK, &previous_mask_, nullptr);
 }
 

@@ -18,7 +18,7 @@ inline constexpr std::chrono::milliseconds kSameSignal{1000};
 class SignalWatch {
  public:
   // Receives SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGUSR1 unless they are ignored (nohup), and
-  // SIGCHLD. Ignores SIGPIPE. Throws Environment.
+  // SIGCHLD. Ignores SIGPIPE and SIGXFSZ: such a write fails with an error. Throws Environment.
   SignalWatch();
   // Restores the previous mask and actions; pending signals are discarded.
   ~SignalWatch();
@@ -32,7 +32,7 @@ class SignalWatch {
  private:
   sigset_t previous_mask_{};
   struct sigaction previous_child_ {
-  }, previous_pipe_{};
+  }, previous_pipe_{}, previous_file_size_{};
   FileDescriptor fd_;
 };
 

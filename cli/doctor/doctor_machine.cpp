@@ -26,20 +26,30 @@ constexpr uint64_t kLowMemory = 1'000'000'000;
 constexpr rlim_t kMinOpenFiles = 1024;
 constexpr uint32_t kToken = 0x10c45799;
 
-// The CPU limit of this process by its cgroups (v2), in cores; 0 if unlimited.
-double cores_of_control_groups() {
+// The words of the first line of a file; empty if there is none.
+std::string line_of(const std::string& path) {
   tracking::proc::FileReader reader;
+  const auto text = reader.read(path);
+  return text ? std::string(text->substr(0, text->find('\n'))) : "";
+}
+
+// The CPU limit of a cgroup, in cores; 0 if unlimited.
+double cores_of_group(const std::string& group) {
+  auto line = line_of(group + "/cpu.max");  // v2: "150000 100000" or "max 100000"
+  if (line.empty())                         // v1: "150000" or "-1"
+    line = line_of(group + "/cpu.cfs_quota_us") + " " + line_of(group + "/cpu.cfs_period_us");
+  const auto quota = parse_number<uint64_t>(tracking::proc::nth_word(line, 0));
+  const auto period = parse_number<uint64_t>(tracking::proc::nth_word(line, 1));
+  if (!quota || !period || *period == 0) return 0;
+  return static_cast<double>(*quota) / static_cast<double>(*period);
+}
+
+// That of this process.
+double cores_of_control_groups() {
   double least = 0;
-  for (const auto& group : tracking::levels_of_group("/proc", "/sys", "cpu")) {
-    const auto text = reader.read(group + "/cpu.max");
-    if (!text) continue;
-    const auto line = text->substr(0, text->find('\n'));  // "150000 100000" or "max 100000"
-    const auto quota = parse_number<uint64_t>(tracking::proc::nth_word(line, 0));
-    const auto period = parse_number<uint64_t>(tracking::proc::nth_word(line, 1));
-    if (!quota || !period || *period == 0) continue;
-    const auto cores = static_cast<double>(*quota) / static_cast<double>(*period);
-    if (least == 0 || cores < least) least = cores;
-  }
+  for (const auto& group : tracking::levels_of_group("/proc", "/sys", "cpu"))
+    if (const auto cores = cores_of_group(group); cores > 0 && (least == 0 || cores < least))
+      least = cores;
   return least;
 }
 

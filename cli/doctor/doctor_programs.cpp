@@ -6,9 +6,11 @@
 #include <map>
 
 #include "cli/doctor/doctor_findings.h"
+#include "cli/launch/launch_arguments.h"
 #include "cli/trainer_program.h"
 #include "core/number_text.h"
 #include "core/printable.h"
+#include "launch/environment/node_env.h"
 #include "lockstep/error.h"
 #include "lockstep/rank_env.h"
 #include "tracking/system/gpu_watch.h"
@@ -56,6 +58,27 @@ bool has_cuda_library() {
   return fs::exists(bin.parent_path() / "lib" / "liblockstep_cuda.so", error);
 }
 
+// What `lockstep launch` reads from the environment.
+Finding check_launch_environment() {
+  try {
+    if (const auto node = launch::read_node_env(); node && node->num_nodes > 1)
+      return {"environment", Health::Good,
+              fmt::format("node {} of {}: 'lockstep launch' starts the ranks of this node",
+                          node->node_rank, node->num_nodes)};
+  } catch (const Error& error) {
+    return {"environment", Health::Problem,
+            std::string("'lockstep launch' cannot start: ") + error.what()};
+  }
+  const auto options = options_in_environment();
+  if (!options.empty())
+    return {"environment", Health::Warning,
+            fmt::format("{}: 'lockstep launch' takes this as if it were in its options; unset what "
+                        "is not meant for it",
+                        printable(fmt::format("{}", fmt::join(options, " ")), 200))};
+  return {"environment", Health::Good,
+          "no variables of a launcher: one process, or 'lockstep launch'"};
+}
+
 }  // namespace
 
 Finding check_environment() {
@@ -75,8 +98,7 @@ Finding check_environment() {
   } catch (const Error& error) {
     return {"environment", Health::Problem, std::string("ranks cannot start: ") + error.what()};
   }
-  return {"environment", Health::Good,
-          "no variables of a launcher: one process, or 'lockstep launch'"};
+  return check_launch_environment();
 }
 
 Finding check_trainer() {

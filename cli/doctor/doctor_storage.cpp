@@ -14,6 +14,7 @@
 #include "core/config/size_text.h"
 #include "core/printable.h"
 #include "core/system/file_descriptor.h"
+#include "lockstep/rank_env.h"
 
 namespace lockstep::cli {
 namespace {
@@ -110,7 +111,9 @@ Finding check_runs_directory(const fs::path& directory) {
 Finding check_temporary_directory() {
   std::error_code error;
   const auto directory = fs::temp_directory_path(error);
-  const auto name = fmt::format("'{}'", printable(directory.string(), 200));
+  const auto given = environment("TMPDIR");
+  const auto name = error && given ? fmt::format("TMPDIR '{}'", printable(*given, 200))
+                                   : fmt::format("'{}'", printable(directory.string(), 200));
   const auto file = error ? FileDescriptor() : open_unlinked_file(directory);
   if (!file.is_open() || ::posix_fallocate(file.get(), 0, 4096) != 0)
     return {"temporary files", Health::Problem,

@@ -56,6 +56,8 @@ std::vector<launch::Agreement> job_agreements(const LaunchArguments& arguments,
   if (!arguments.program)
     agreements.push_back(
         {"the build of lockstep-trainer", digest_of(read_file(program, kMaxProgramBytes))});
+  for (auto& [what, value] : agreements)  // arguments may be longer than a message
+    if (value.size() > launch::kMaxShownValueLength) value = digest_of(value);
   return agreements;
 }
 

@@ -19,6 +19,7 @@
 #include "launch/protocol/token.h"
 #include "launch/workers/worker_env.h"
 #include "lockstep/error.h"
+#include "lockstep/rank_env.h"
 
 namespace lockstep::cli {
 namespace {
@@ -26,6 +27,7 @@ namespace {
 constexpr int kRendezvousPort = 29400;  // torchrun's
 constexpr int kMasterPort = 29500;
 constexpr int kMaxNodes = 100'000, kMaxWorkers = 1024;
+constexpr std::chrono::milliseconds kMinMonitorInterval{1};
 
 std::vector<std::string> option_names(const cxxopts::Options& options) {
   std::vector<std::string> names;
@@ -117,9 +119,19 @@ std::string read_local_addr(const LaunchValues& values) {
   return host ? resolve(*host, 0).front().host() : "";
 }
 
+std::optional<std::string> read_master_addr(const LaunchValues& values) {
+  const auto address = values.given("master-addr");
+  if (!address) return std::nullopt;
+  const auto colons = std::ranges::count(*address, ':');  // several: of an IPv6 address
+  if (colons == 1 || address->find("]:") != std::string::npos)
+    throw config_error(fmt::format(
+        "--master-addr {}: expected a host without a port; the port is --master-port", *address));
+  return address;
+}
+
 // The rendezvous endpoint: --rdzv-endpoint, or node 0 at --master-addr and --master-port.
 void read_endpoint(const LaunchValues& values, launch::RendezvousOptions& rendezvous) {
-  const auto endpoint = values.given("rdzv-endpoint"), master = values.given("master-addr");
+  const auto endpoint = values.given("rdzv-endpoint"), master = read_master_addr(values);
   const auto backend = values.given("rdzv-backend");
   if (backend && *backend != "c10d" && *backend != "static")
     throw config_error(fmt::format("--rdzv-backend {}: unknown{}", *backend,
@@ -171,10 +183,12 @@ void apply_node_env(const launch::NodeEnv& node, const LaunchValues& values,
   rendezvous.token = launch::read_token(values.given("rdzv-token-file"));
 }
 
-std::vector<std::string> split_names(const std::string& text) {
+std::vector<std::string> split_names(const std::vector<std::string>& lists) {
   std::vector<std::string> names;
-  std::istringstream items(text);
-  for (std::string name; std::getline(items, name, ',');) names.push_back(name);
+  for (const auto& list : lists) {
+    std::istringstream items(list);
+    for (std::string name; std::getline(items, name, ',');) names.push_back(name);
+  }
   return names;
 }
 
@@ -202,9 +216,9 @@ void read_hosts(const LaunchValues& values, LaunchArguments& arguments) {
           fmt::format("--{} and --hostfile exclude each other: the file lists the nodes", name));
   arguments.remote_lockstep = values.given("remote-lockstep");
   arguments.ssh = values.text("ssh");
-  arguments.exported = split_names(values.given("export").value_or(""));
+  arguments.exported = split_names(values.all("export"));
   arguments.requested_workers = values.given("nproc-per-node");
-  arguments.given_master_addr = values.given("master-addr");
+  arguments.given_master_addr = read_master_addr(values);
   for (const auto& option : option_names(launch_options())) {
     const auto name = option.substr(2);
     if (is_not_forwarded(name)) continue;
@@ -252,7 +266,7 @@ int read_num_workers(const LaunchValues& values) {
 LaunchArguments read_arguments(const LaunchValues& values) {
   LaunchArguments arguments;
   arguments.num_workers = read_num_workers(values);
-  arguments.master_addr = values.given("master-addr").value_or("127.0.0.1");
+  arguments.master_addr = read_master_addr(values).value_or("127.0.0.1");
   arguments.master_port = values.number("master-port", 0, 65535);
   arguments.rendezvous = read_rendezvous(values);
   if (const auto node = node_of_scheduler(values)) apply_node_env(*node, values, arguments);
@@ -272,6 +286,9 @@ LaunchArguments read_arguments(const LaunchValues& values) {
   else if (values.has("rank-restarts") && rank_restarts > 0)
     throw config_error("--rank-restarts has no effect without --on-rank-loss continue");
   arguments.monitor_interval = values.duration("monitor-interval");
+  if (arguments.monitor_interval < kMinMonitorInterval)
+    throw config_error(fmt::format("--monitor-interval {}: expected at least 1 ms",
+                                   values.text("monitor-interval")));
   arguments.log_dir = values.given("log-dir");
   arguments.run_id = values.given("run-id");
   arguments.resume = values.given("resume");
@@ -289,6 +306,15 @@ LaunchArguments read_arguments(const LaunchValues& values) {
 }
 
 }  // namespace
+
+std::vector<std::string> options_in_environment() {
+  std::vector<std::string> given;
+  for (const auto& option : option_names(launch_options())) {
+    const auto variable = variable_of(option.substr(2));
+    if (const auto value = environment(variable.c_str())) given.push_back(variable + "=" + *value);
+  }
+  return given;
+}
 
 bool is_resolved_on_host(const std::string& num_workers) {
   return num_workers == "auto" || num_workers == "cpu" || num_workers == "gpu";

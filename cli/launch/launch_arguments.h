@@ -53,6 +53,9 @@ struct LaunchArguments {
 // (PET_NNODES). Throws Config, with a one-line message, for invalid arguments.
 LaunchArguments parse_launch_arguments(int argc, char** argv);
 
+// The variables PET_<NAME> that are set, such as "PET_NNODES=2".
+std::vector<std::string> options_in_environment();
+
 // Whether this -n is only known on the host that starts the ranks.
 bool is_resolved_on_host(const std::string& num_workers);
 

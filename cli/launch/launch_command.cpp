@@ -9,6 +9,7 @@
 #include "cli/launch/job_agreements.h"
 #include "cli/launch/launch_arguments.h"
 #include "cli/launch/launch_hosts.h"
+#include "cli/launch/launch_logs.h"
 #include "cli/trainer_program.h"
 #include "core/config/launch_sections.h"
 #include "core/config/nearest_name.h"
@@ -82,31 +83,56 @@ const std::string& named_by(const LaunchArguments& arguments) {
   return is_script ? arguments.rest.front() : *arguments.program;
 }
 
-// Reads only the run location and the batch size from the run file; the trainer validates the rest.
-RunLocation locate_run(const LaunchArguments& arguments) {
-  const bool has_run_file =
-      !arguments.rest.empty() && (!arguments.program || is_run_file(arguments.rest.front()));
-  if (!has_run_file && !arguments.program)
+ConfigNode read_run_file_of(const LaunchArguments& arguments) {
+  std::vector<std::string> overrides;
+  for (size_t i = 1; i < arguments.rest.size(); ++i) {
+    if (!arguments.trains() && arguments.rest[i].starts_with('-')) break;
+    if (!arguments.program || arguments.rest[i].find('=') != std::string::npos)
+      overrides.push_back(arguments.rest[i]);
+  }
+  return read_run_file(arguments.rest.front(), overrides,
+                       [](const std::string& variable) { return environment(variable.c_str()); });
+}
+
+// "t.py" where a run file is expected, as with torchrun.
+Error not_a_run_file(const Error& problem, const LaunchArguments& arguments) {
+  const auto& file = arguments.rest.front();
+  return config_error(fmt::format("{}; to start a program: lockstep launch -n {} -- {}{}",
+                                  problem.what(), arguments.num_workers,
+                                  file.ends_with(".py") ? "python " : "", printable(file, 200)));
+}
+
+// The run file of the launch; nullopt if a program has none: its first argument may be another YAML file.
+std::optional<ConfigNode> find_run_file(const LaunchArguments& arguments) {
+  if (arguments.rest.empty() && !arguments.program)
     throw config_error(
         "missing run file; usage: lockstep launch [OPTION...] CONFIG [a.b=value ...]");
+  if (arguments.rest.empty() || (arguments.program && !is_run_file(arguments.rest.front())))
+    return std::nullopt;
+  try {
+    auto root = read_run_file_of(arguments);
+    section_of<RunSection>(root, "run");  // throws, too
+    return root;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Config) throw;
+    if (arguments.program) return std::nullopt;
+    if (!is_run_file(arguments.rest.front())) throw not_a_run_file(error, arguments);
+    throw;
+  }
+}
+
+// Reads only the run location and the batch size from the run file; the trainer validates the rest.
+RunLocation locate_run(const LaunchArguments& arguments) {
   RunSection run;
   RunLocation place;
-  if (has_run_file) {
-    std::vector<std::string> overrides;
-    for (size_t i = 1; i < arguments.rest.size(); ++i) {
-      if (!arguments.trains() && arguments.rest[i].starts_with('-')) break;
-      if (!arguments.program || arguments.rest[i].find('=') != std::string::npos)
-        overrides.push_back(arguments.rest[i]);
-    }
-    const auto root =
-        read_run_file(arguments.rest.front(), overrides,
-                      [](const std::string& variable) { return environment(variable.c_str()); });
-    run = section_of<RunSection>(root, "run");
-    place.has_mirror = has_mirror(root);
-    if (!arguments.program && arguments.trains()) verify_batch_of_all_sizes(root, arguments);
+  const auto root = find_run_file(arguments);
+  if (root) {
+    run = section_of<RunSection>(*root, "run");
+    place.has_mirror = has_mirror(*root);
+    if (!arguments.program && arguments.trains()) verify_batch_of_all_sizes(*root, arguments);
   }
   run.verify_dir();
-  run.name_after(has_run_file ? arguments.rest.front() : named_by(arguments));
+  run.name_after(root ? arguments.rest.front() : named_by(arguments));
   place.runs_dir = run.dir;
   if (!arguments.trains()) {  // its logs do not belong to the run that it reads
     place.run_id = new_run_id(run.name);
@@ -134,30 +160,6 @@ void verify_resumed(const RunLocation& place) {
                                  place.runs_dir.string(),
                                  nearest ? fmt::format("; did you mean '{}'?", *nearest) : ""));
 }
-
-// Removes the directories that this launch created, unless keep() is called.
-class NewDirectories {
- public:
-  // Records which of `path` and its parents do not exist yet.
-  explicit NewDirectories(fs::path path) {
-    std::error_code error;
-    for (; !path.empty() && !fs::exists(path, error); path = path.parent_path())
-      missing_.push_back(path);
-  }
-  ~NewDirectories() {
-    std::error_code error;
-    if (!keep_ && !missing_.empty()) fs::remove_all(missing_.front(), error);
-    if (!keep_)
-      for (const auto& path : missing_) fs::remove(path, error);  // only if it is empty
-  }
-  NewDirectories(const NewDirectories&) = delete;
-  NewDirectories& operator=(const NewDirectories&) = delete;
-  void keep() { keep_ = true; }
-
- private:
-  std::vector<fs::path> missing_;  // the deepest first
-  bool keep_ = false;
-};
 
 // Throws Config if the path of --log-dir, or a parent of it, is something else than a directory.
 void verify_log_dir(const fs::path& log_dir) {
@@ -270,13 +272,16 @@ void await_tracking(const fs::path& run_dir, int node_rank) {
 }
 
 // Every node reports the cause; the coordinator prints the full report.
-void print_report(const launch::LaunchReport& report, bool has_logs) {
+void print_report(const launch::LaunchReport& report, const LaunchLogs& logs) {
   const bool is_brief = !report.serves && !report.succeeded();
   auto text = is_brief ? report.summary() + "\n" : report.text();
   if (!text.empty()) text.insert(0, "lockstep: ");
-  if (const auto* cause = report.cause(); cause && has_logs)
+  if (const auto* cause = report.cause(); cause && logs.is_kept())
     text += fmt::format("logs: {}{}\n", cause->host.empty() ? "" : cause->host + ": ",
                         cause->log.string());
+  if (!report.is_console_complete && logs.is_kept())
+    text += fmt::format("lockstep: this console lacks output of the ranks, which is in {}\n",
+                        logs.last().string());
   std::fputs(text.c_str(), stderr);
 }
 
@@ -296,7 +301,25 @@ void block_sigterm() {
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);
 }
 
+// A console that is closed, or a limit on file sizes, must not end the launcher before it has recorded the
+// outcome. Workers start with the default actions.
+void ignore_failed_writes() {
+  for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);
+}
+
+// If the launcher fails, e.g. since the coordinator is lost, the output of its ranks is kept.
+launch::LaunchReport run_with_logs(const launch::LaunchOptions& options, LaunchLogs& logs,
+                                   const launch::LogDirectory& claim_logs) {
+  try {
+    return run_workers(options, claim_logs);
+  } catch (const std::exception&) {
+    if (logs.have_content()) logs.keep();
+    throw;
+  }
+}
+
 int run_launch(const LaunchArguments& arguments) {
+  ignore_failed_writes();
   const auto place = locate_run(arguments);
   if (arguments.resume && arguments.trains()) verify_resumed(place);
   if (arguments.hostfile)
@@ -310,29 +333,28 @@ int run_launch(const LaunchArguments& arguments) {
         place.run_id, place.dir().string()));
   std::optional<launch::JobToken> token;
   if (needs_job_token(arguments)) {
-    token.emplace(place.runs_dir, arguments.job, options.rendezvous.serves.value_or(false));
+    token.emplace(place.runs_dir, arguments.job, options.rendezvous.serves.value_or(false),
+                  options.rendezvous.join_timeout);
     options.rendezvous.token = token->text();
   }
-  std::optional<NewDirectories> created;
-  const auto log_dir = [&](const std::string& run_id, int node_rank) {
-    auto directory = log_dir_of(arguments, place.runs_dir / run_id, node_rank);
-    if (!created) created.emplace(directory);
-    return directory;
-  };
+  LaunchLogs logs;
   const auto parked_text = environment(launch::kParkedVariable).value_or("");
   launch::ParkedWorkers parked(arguments.program ? "" : parked_text);
   options.parked = &parked;
   block_sigterm();
   const auto start = tracking::unix_now();
-  const auto report = run_workers(options, log_dir);
+  const auto report = run_with_logs(options, logs, [&](const std::string& run_id, int node_rank) {
+    return logs.claim(log_dir_of(arguments, place.runs_dir / run_id, node_rank));
+  });
 
   const auto run_dir = place.runs_dir / report.run_id;
   std::error_code error;
   const bool is_run = !report.run_id.empty() && fs::exists(run_dir / "run.json", error);
   const bool has_read_only = !arguments.trains() && report.succeeded();
-  const bool discard = !is_run && (has_read_only || is_discardable(report, arguments, options));
-  if (created && !discard) created->keep();
-  print_report(report, created && !discard);
+  const bool discard = !is_run && report.is_console_complete &&
+                       (has_read_only || is_discardable(report, arguments, options));
+  if (!discard) logs.keep();
+  print_report(report, logs);
   // Our ranks have exited, so if a log is being written, the run belongs to another job.
   if (is_run && !report.succeeded() && !was_left_alone(report, run_dir, start) &&
       !tracking::is_written_on(run_dir, report.node_rank)) {

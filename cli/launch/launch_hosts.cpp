@@ -112,7 +112,19 @@ int launch_on_hosts(const LaunchArguments& arguments, const std::string& run_id)
   launch.grace = arguments.stop_grace;
   const auto end = run_on_hosts(launch);
   if (!end.summary.empty()) fmt::print(stderr, "lockstep: {}\n", end.summary);
+  if (!end.is_console_complete)
+    fmt::print(stderr, "lockstep: this console lacks output of the hosts: see the logs there\n");
   return end.exit_code;
+}
+
+int ranks_on_hosts(const LaunchArguments& arguments) {
+  if (arguments.requested_workers && is_resolved_on_host(*arguments.requested_workers))
+    throw config_error(fmt::format("-n {}: with --hostfile, a number is needed here",
+                                   *arguments.requested_workers));
+  int ranks = 0;
+  for (const auto& host : read_hostfile(*arguments.hostfile))
+    ranks += ranks_on(host, requested_ranks(arguments), *arguments.hostfile);
+  return ranks;
 }
 
 int launch_node_command(int, char**) { return launch::run_remote_node(own_program()); }

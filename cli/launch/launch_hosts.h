@@ -11,4 +11,7 @@ namespace lockstep::cli {
 // Throws Config or Environment.
 int launch_on_hosts(const LaunchArguments& arguments, const std::string& run_id);
 
+// The number of ranks on all hosts of --hostfile. Throws Config, also if only the hosts know it (-n auto).
+int ranks_on_hosts(const LaunchArguments& arguments);
+
 }  // namespace lockstep::cli

@@ -14,21 +14,30 @@ namespace {
 
 constexpr double kMaxSeconds = 1e7;
 
-std::string variable_of(const std::string& name) {
-  std::string variable = "PET_" + name;
+}  // namespace
+
+std::string variable_of(const std::string& option) {
+  std::string variable = "PET_" + option;
   for (auto& letter : variable)
     letter =
         letter == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
   return variable;
 }
 
-}  // namespace
-
 std::optional<std::string> LaunchValues::given(const std::string& name) const {
   if (!result_.count(name)) return environment(variable_of(name).c_str());
   auto text = result_[name].as<std::string>();
   if (text.empty()) throw config_error(fmt::format("--{}: expected a value, got nothing", name));
   return text;
+}
+
+std::vector<std::string> LaunchValues::all(const std::string& name) const {
+  std::vector<std::string> values;
+  const auto last = given(name);
+  for (const auto& option : result_.arguments())
+    if (option.key() == name) values.push_back(option.value());
+  if (values.empty() && last) values.push_back(*last);
+  return values;
 }
 
 std::string LaunchValues::text(const std::string& name) const {

@@ -5,8 +5,12 @@
 #include <cxxopts.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep::cli {
+
+// PET_<NAME> of an option, such as PET_LOG_DIR.
+std::string variable_of(const std::string& option);
 
 class LaunchValues {
  public:
@@ -16,6 +20,8 @@ class LaunchValues {
   bool has(const std::string& name) const { return given(name).has_value(); }
   // The given value; nullopt if not given. Throws Config if it is empty.
   std::optional<std::string> given(const std::string& name) const;
+  // The same, of an option that may be given several times.
+  std::vector<std::string> all(const std::string& name) const;
   // The given value, or the default.
   std::string text(const std::string& name) const;
   bool flag(const std::string& name) const;

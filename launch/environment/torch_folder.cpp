@@ -13,6 +13,7 @@
 #include <optional>
 #include <sstream>
 
+#include "core/minor_version.h"
 #include "launch/environment/openmp_wait.h"
 #include "lockstep/error.h"
 
@@ -163,12 +164,6 @@ std::vector<TorchFolder> imported_torches(const fs::path& prefix) {
     if (!root.empty() && is_torch(root)) found.push_back(describe_torch(root, python->string()));
   }
   return found;
-}
-
-// "2.11" of "2.11.0+cu130".
-std::string minor_of(const std::string& version) {
-  const auto first = version.find('.');
-  return first == std::string::npos ? version : version.substr(0, version.find('.', first + 1));
 }
 
 std::string what_is_wrong(const TorchFolder& torch, const std::string& built_for) {

@@ -8,6 +8,7 @@
 
 #include "core/field_reader.h"
 #include "core/field_writer.h"
+#include "launch/protocol/connection.h"
 #include "launch/protocol/group_fields.h"
 #include "launch/report/error_file.h"
 
@@ -18,6 +19,8 @@ using Json = nlohmann::json;
 
 constexpr int64_t kLatest = INT64_MAX;
 constexpr size_t kMaxMessageLength = 8u << 10;
+// Of the texts of ranks that are not the cause, as JSON may need six bytes for one.
+constexpr size_t kMaxOtherTexts = Connection::kMaxMessageBytes / 8;
 constexpr size_t kMaxReportedFailures = 8;
 
 // The "type" of each message.
@@ -42,6 +45,24 @@ constexpr const char* type_word(Of<ProbeMessage>) { return "probe"; }
 constexpr const char* type_word(Of<ProbeReplyMessage>) { return "here"; }
 constexpr const char* type_word(Of<DroppedMessage>) { return "dropped"; }
 constexpr const char* type_word(Of<HeartbeatMessage>) { return "alive"; }
+
+void cut(std::string& text) { text.resize(std::min(text.size(), kMaxMessageLength)); }
+
+// Leaves out what ranks printed and reported, as soon as there is too much for a message, except of the
+// cause.
+void limit_texts(LaunchReport& report) {
+  report.failed_alike = report.all_failed_alike();
+  const auto* cause = report.cause();
+  size_t bytes = 0;
+  for (auto& worker : report.workers) {
+    if (&worker == cause) continue;
+    if (worker.error) bytes += std::min(worker.error->message.size(), kMaxMessageLength);
+    for (const auto& line : worker.last_lines) bytes += line.size();
+    if (bytes <= kMaxOtherTexts) continue;
+    if (worker.error) worker.error->message.clear();
+    worker.last_lines.clear();
+  }
+}
 
 }  // namespace
 
@@ -189,7 +210,8 @@ void fields(V& v, StackRequest& request) {
 
 template <class V>
 void fields(V& v, ErrorReport& error) {
-  if (V::kWrites) error.message.resize(std::min(error.message.size(), kMaxMessageLength));
+  if (V::kWrites) cut(error.message);
+  if (V::kWrites) cut(error.kind);
   v("message", error.message);
   v("kind", error.kind);
   v("peer", error.peer);
@@ -220,12 +242,14 @@ template <class V>
 void fields(V& v, NodeFailure& failure) {
   v("node_rank", failure.node_rank, 0, kMaxRanks);
   v("host", failure.host);
+  if (V::kWrites) cut(failure.reason);
   v("reason", failure.reason);
   v("exit_code", failure.exit_code, 1, 255);
 }
 
 template <class V>
 void fields(V& v, LaunchReport& report) {
+  if (V::kWrites) limit_texts(report);
   v("world_size", report.world_size, 1, kMaxRanks);
   v("restarts", report.restarts, 0, kMaxRanks);
   v("node_rank", report.node_rank, 0, kMaxRanks);
@@ -315,7 +339,8 @@ void add_to(LaunchReport& attempt, const EndedMessage& message, const std::strin
   for (auto worker : message.report.workers) {
     // The earliest failure is the cause, so clock differences between hosts are corrected.
     worker.time_us += clock_offset;
-    if (worker.error && worker.error->timestamp_us) worker.error->timestamp_us += clock_offset;
+    if (auto& error = worker.error; error && error->timestamp_us)
+      error->timestamp_us = std::max<int64_t>(1, error->timestamp_us + clock_offset);
     if (!worker.host.empty()) worker.host = label;
     attempt.workers.push_back(std::move(worker));
   }

@@ -10,8 +10,6 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr size_t kMaxShownValueLength = 40;
-
 Error difference(const std::string& what, const NodeNames& names) {
   return config_error(
       fmt::format("{} differs between {} and {}, which serves the rendezvous: it must be the same "

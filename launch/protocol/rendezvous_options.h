@@ -13,6 +13,9 @@ struct Agreement {
   std::string what, value;
 };
 
+// Longer values are not shown when they differ, so digests can be compared instead.
+inline constexpr size_t kMaxShownValueLength = 40;
+
 struct RendezvousOptions {
   int min_nodes = 1, max_nodes = 1;
   std::string host;  // of the endpoint: a name or a numeric address

@@ -221,12 +221,20 @@ void Coordinator::gather() {
   if (is_enough && !last_call_) last_call_ = now + limits.last_call;
   if (now >= gather_note_) note_missing_nodes(num_ready);
   if (is_enough || now < gather_deadline_) return;
+  fail_to_start(
+      environment_error(fmt::format("timed out after {:g} s: {} of {} required nodes joined",
+                                    in_seconds(limits.join_timeout), num_ready, limits.min_nodes)));
+}
+
+void Coordinator::fail_to_start(const Error& error) {
   LaunchReport report{.restarts = restarts_.count(), .run_id = options_.run_id};
   if (report.restarts > 0) report.notes.push_back("previous attempt: " + attempt_.summary());
-  report.node_failures.push_back(
-      {.reason = fmt::format("timed out after {:g} s: {} of {} required nodes joined",
-                             in_seconds(limits.join_timeout), num_ready, limits.min_nodes)});
+  report.node_failures.push_back({.reason = error.what(), .exit_code = error.exit_code()});
   finish(std::move(report));
+}
+
+void Coordinator::give_up_restart(const Error& error) {
+  if (phase_ == Phase::Gathering) fail_to_start(error);
 }
 
 // Nodes are ordered by the number that the user gave them, then the coordinator's node, then by

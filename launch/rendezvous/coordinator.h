@@ -43,6 +43,8 @@ class Coordinator {
 
   // Ends the job because this process received `signal`: every node stops. In a takeover: when claimed.
   void interrupt(int signal);
+  // This process cannot take part in another attempt: ends the job if there is to be one.
+  void give_up_restart(const Error& error);
   // The current attempt is the last one.
   void forbid_restart() { restarts_.forbid(); }
 
@@ -109,6 +111,7 @@ class Coordinator {
   void send_groups(Node& node, const std::vector<Regrouping::Answer>& answers);
   void stop_group();
   void conclude();
+  void fail_to_start(const Error& error);
   void finish(LaunchReport report);
   void add_note(std::string note) { notes_.push_back(std::move(note)); }
   void note_missing_nodes(int num_ready);

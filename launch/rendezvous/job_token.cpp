@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 
-#include <chrono>
-
 #include "core/system/durable_file.h"
 #include "launch/protocol/token.h"
 #include "lockstep/error.h"
@@ -14,7 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto kTimeout = std::chrono::seconds(60);
 constexpr int kPollIntervalMs = 50;
 constexpr size_t kTokenDigits = 64;
 
@@ -25,21 +22,22 @@ bool is_complete(const fs::path& file) {
 }
 
 // Polls: a shared file system does not notify of files that other hosts create.
-void wait_for(const fs::path& file) {
-  const auto deadline = std::chrono::steady_clock::now() + kTimeout;
+void wait_for(const fs::path& file, std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (!is_complete(file)) {
     if (std::chrono::steady_clock::now() >= deadline)
-      throw config_error(
-          fmt::format("timed out after {} s: no job token in {}: if the nodes share no file "
+      throw environment_error(
+          fmt::format("timed out after {:g} s: no job token in {}: if the nodes share no file "
                       "system, set LOCKSTEP_RDZV_TOKEN to the same secret on all of them",
-                      kTimeout.count(), file.string()));
+                      std::chrono::duration<double>(timeout).count(), file.string()));
     ::poll(nullptr, 0, kPollIntervalMs);
   }
 }
 
 }  // namespace
 
-JobToken::JobToken(const fs::path& directory, const std::string& job, bool serves)
+JobToken::JobToken(const fs::path& directory, const std::string& job, bool serves,
+                   std::chrono::milliseconds timeout)
     : file_(directory / fmt::format(".lockstep-{}.token", job)), serves_(serves) {
   if (serves) {
     std::error_code error;
@@ -51,7 +49,7 @@ JobToken::JobToken(const fs::path& directory, const std::string& job, bool serve
       make_token_file(file_);
     }
   } else {
-    wait_for(file_);
+    wait_for(file_, timeout);
   }
   text_ = read_token(file_);
 }

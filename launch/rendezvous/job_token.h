@@ -2,6 +2,7 @@
 // that only the user can read. The coordinator's node creates it, the others wait for it.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 
@@ -9,9 +10,10 @@ namespace lockstep::launch {
 
 class JobToken {
  public:
-  // <directory>/.lockstep-<job>.token. Throws Config if it is readable by other users or does not
-  // appear within a minute, with the alternative, Environment if it cannot be written.
-  JobToken(const std::filesystem::path& directory, const std::string& job, bool serves);
+  // <directory>/.lockstep-<job>.token. Throws Config if it is readable by other users, Environment if
+  // it cannot be written or does not appear within `timeout`, with the alternative.
+  JobToken(const std::filesystem::path& directory, const std::string& job, bool serves,
+           std::chrono::milliseconds timeout);
   // The node that created the file removes it, and the directory if it was created for it and is
   // empty.
   ~JobToken();

@@ -12,6 +12,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr size_t kMaxErrorFileBytes = 1u << 20;
+constexpr int64_t kLastTime = 253'402'300'800'000'000;  // the year 10000
 
 ordered_json error_file_json(const ErrorReport& report) {
   const auto time_us = report.timestamp_us ? report.timestamp_us : unix_time_us();
@@ -28,9 +29,13 @@ std::string text_or(const ordered_json& json, const char* key, const std::string
   return it != json.end() && it->is_string() ? it->get<std::string>() : otherwise;
 }
 
+// 0: unknown.
 int64_t time_of(const ordered_json& extra) {
   const auto exact = extra.find("timestamp_us");
-  if (exact != extra.end() && exact->is_number_integer()) return exact->get<int64_t>();
+  if (exact != extra.end() && exact->is_number_integer()) {
+    const auto time = exact->get<int64_t>();
+    return time > 0 && time < kLastTime ? time : 0;
+  }
   const auto seconds = text_or(extra, "timestamp", "0");
   const bool is_number = !seconds.empty() && seconds.size() <= 12 &&
                          seconds.find_first_not_of("0123456789") == std::string::npos;

@@ -76,6 +76,7 @@ struct LaunchReport {
   bool failed_alike = false;          // all_failed_alike() of a report whose workers were left out
   // On the console of this node: the messages with which its ranks rejected their input, each once.
   std::vector<std::string> shown_errors;
+  bool is_console_complete = true;  // the console has shown everything that it was to show
 
   // The worker that failed first and not only because of a peer; nullptr if none failed, if the
   // failure of a node is the cause, or if the launch was interrupted.

@@ -201,6 +201,12 @@ class HostsLaunch {
   }
 
   RemoteEnd make_end() const {
+    auto end = outcome();
+    end.is_console_complete = out_.is_complete() && err_.is_complete();
+    return end;
+  }
+
+  RemoteEnd outcome() const {
     if (interrupted_by_)
       return {.exit_code = 128 + *interrupted_by_,
               .summary = fmt::format("stopped by {}", signal_name(*interrupted_by_))};

@@ -28,6 +28,7 @@ struct RemoteEnd {
   int exit_code = 0;
   // One line: the outcome, and the host with the report; empty if all succeeded.
   std::string summary;
+  bool is_console_complete = true;  // the console has shown all output
 };
 
 // Whether `host` is this machine, which needs no ssh: "localhost" or its own host name.

@@ -24,7 +24,10 @@ void Console::write_line(int rank, std::string_view line) {
 }
 
 void Console::write_line(int number, std::string_view label, std::string_view line) {
-  if (broken_) return;
+  if (broken_ || (drops_ && is_full())) {
+    lacks_text_ = true;
+    return;
+  }
   if (colored_)
     fmt::format_to(std::back_inserter(pending_), "\x1b[{}m[{}]\x1b[0m {}\n",
                    kColors[static_cast<size_t>(number) % kColors.size()], label, line);
@@ -44,7 +47,7 @@ void Console::write_some() {
   if (written >= 0) {
     pending_.erase(0, static_cast<size_t>(written));
   } else if (errno != EINTR && errno != EAGAIN) {
-    broken_ = true;
+    broken_ = lacks_text_ = true;
     pending_.clear();
   }
 }

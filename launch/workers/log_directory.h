@@ -8,7 +8,7 @@
 
 namespace lockstep::launch {
 
-// Returns this node's log_dir, given the run and the node's number.
+// Claims the directory of an attempt, given the run and the node's number.
 using LogDirectory = std::function<std::filesystem::path(const std::string& run_id, int node_rank)>;
 
 // Creates the first <log_dir>/attempt_<n> that does not exist: logs of earlier attempts are kept,

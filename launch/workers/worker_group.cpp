@@ -52,12 +52,12 @@ FileDescriptor GroupWorker::try_to_share_memory() {
 }
 
 WorkerGroup::WorkerGroup(const LaunchOptions& options, const NodePlace& place,
-                         const std::filesystem::path& log_dir, MasterSocket master,
+                         const std::filesystem::path& attempt, MasterSocket master,
                          Consoles consoles)
-    : options_(options), place_(place), consoles_(consoles) {
+    : options_(options), place_(place), consoles_(consoles), attempt_(attempt) {
+  for (auto* console : {&consoles_.out, &consoles_.err}) console->keep_all();
   raise_descriptor_limit(kReservedDescriptors +
                          kDescriptorsOfWorker * static_cast<uint64_t>(num_workers()));
-  attempt_ = claim_attempt(log_dir);
   if (options_.continues_on_loss) links_.emplace(place_, options_.num_workers, options_.num_spares);
   const RestartPolicy restarts({.max_restarts = options_.rank_restarts,
                                 .window = options_.restart_window,
@@ -126,6 +126,13 @@ std::vector<WatchedWorker> WorkerGroup::watched() {
   return watched;
 }
 
+std::vector<pid_t> WorkerGroup::processes() const {
+  std::vector<pid_t> processes;
+  for (const auto* workers : {&workers_, &former_})
+    for (const auto& worker : *workers) processes.push_back(worker->process->pid());
+  return processes;
+}
+
 std::vector<GroupEvent> WorkerGroup::take_group_events() {
   return links_ ? links_->take_events() : std::vector<GroupEvent>();
 }
@@ -155,7 +162,8 @@ void WorkerGroup::report_loss() {
 
 void WorkerGroup::watch(PollSet& polls) {
   if (links_) links_->watch(polls);
-  const bool take_output = !consoles_.out.is_full() && !consoles_.err.is_full();
+  // Ranks that are being stopped must not wait for a console that is not read: they may have to save.
+  const bool take_output = is_stopping() || (!consoles_.out.is_full() && !consoles_.err.is_full());
   for (const auto* workers : {&workers_, &former_})
     for (const auto& worker : *workers)
       for (auto* output : {&worker->out, &worker->err})
@@ -225,6 +233,7 @@ void WorkerGroup::leave() {
 void WorkerGroup::terminate() {
   stop_time_us_ = unix_time_us();
   kill_deadline_ = Clock::now() + options_.stop_grace;
+  for (auto* console : {&consoles_.out, &consoles_.err}) console->drop_when_full();
   for (auto& worker : workers_) worker->terminate();
 }
 

@@ -31,12 +31,12 @@ struct Consoles {
 
 class WorkerGroup {
  public:
-  // Starts them, with logs in the next attempt directory of `log_dir`. `master`: closed here once
+  // Starts them, with logs in `attempt`, an empty directory. `master`: closed here once
   // rank 0 has inherited it, so that connections fail when rank 0 dies. Throws Config (the program
   // cannot be executed) or Environment (log directory not writable, no more processes); no worker
   // is left then.
   WorkerGroup(const LaunchOptions& options, const NodePlace& place,
-              const std::filesystem::path& log_dir, MasterSocket master, Consoles consoles);
+              const std::filesystem::path& attempt, MasterSocket master, Consoles consoles);
   // Kills the remaining workers.
   ~WorkerGroup();
 
@@ -59,6 +59,7 @@ class WorkerGroup {
   // Whether other workers are ranks than at the last call, or have other ranks.
   bool take_changed() { return std::exchange(changed_, false); }
   const std::filesystem::path& log_directory() const { return attempt_; }
+  std::vector<pid_t> processes() const;
 
   // With --on-rank-loss continue: for the coordinator, since the last call, and from it.
   std::vector<GroupEvent> take_group_events();

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from disk import Disk
-from processes import TIMEOUT_S, finish, wait_until
+from processes import TIMEOUT_S, finish, start, wait_until
 from refusals import ALONE_AND_LAUNCHED, error_lines
 from safetensors_file import checkpoints
 
@@ -107,6 +107,14 @@ def test_temporarily_full_disk_loses_no_record(job, disk):
     assert entry["state"] == "finished"
     steps = [step for step, _ in job.series(entry["id"], "train/loss")]
     assert steps == list(range(1, steps[-1] + 1)) and steps[-1] == entry["step"]
+
+
+@ALONE_AND_LAUNCHED
+def test_limit_on_file_sizes(job, nothing_keeps_running, ranks):
+    started = start(["prlimit", "--fsize=20480", *job.command(ranks=ranks)], job.directory)
+    ended = finish(started)
+    assert ended.code == 75, ended
+    assert any("File too large" in line for line in error_lines(ended, ranks)), ended.err
 
 
 def test_outcome_is_recorded_on_a_full_disk(job, disk):

@@ -98,6 +98,27 @@ def test_stale_rank_variable_in_the_environment(tmp_path):
     assert health == "problem" and "WORLD_SIZE" in text
 
 
+def test_variables_of_launchers_that_launch_reads(tmp_path):
+    health, text = doctor(tmp_path, PET_NNODES=2)["environment"]
+    assert health == "warning" and "PET_NNODES=2" in text and "unset" in text
+    pod = {"NNODES": 2, "JOB_COMPLETION_INDEX": 1}
+    health, text = doctor(tmp_path, code=75, **pod)["environment"]
+    assert health == "problem" and "MASTER_ADDR" in text
+    assert doctor(tmp_path, **pod, MASTER_ADDR="127.0.0.1")["environment"][0] == "good"
+
+
+def test_cpu_quota_of_the_first_generation_of_cgroups(tmp_path):
+    script = """mount -t tmpfs none /sys/fs/cgroup && mkdir /sys/fs/cgroup/cpu && cd /sys/fs/cgroup/cpu &&
+               echo 50000 >cpu.cfs_quota_us && echo 100000 >cpu.cfs_period_us && cd "$OLDPWD" && exec "$0" "$@\""""
+    health, text = doctor(tmp_path, prefix=["unshare", "--mount", "sh", "-c", script])["cores"]
+    assert health == "warning" and "0.5 cores" in text
+
+
+def test_missing_temporary_directory(tmp_path):
+    health, text = doctor(tmp_path, code=75, TMPDIR="/nonexistent")["temporary files"]
+    assert health == "problem" and text.startswith("TMPDIR '/nonexistent' cannot be written; ")
+
+
 def test_missing_trainer(tmp_path):
     alone = tmp_path / "bin"
     alone.mkdir()

@@ -187,6 +187,13 @@ def test_entries_of_a_job(job, selection, entries):
         assert [step for step, _ in job.series(entry["id"], "train/loss")] == [2]
 
 
+def test_orphans_are_reaped_by_a_launcher_that_is_process_1(tmp_path):
+    script = "(sh -c 'echo $$ >pid' &); until [ -s pid ]; do sleep 0.01; done; while [ -e /proc/$(cat pid) ]; do sleep 0.01; done"
+    command = ["unshare", "--pid", "--fork", "--mount-proc", processes.LOCKSTEP, "launch", "--", "sh", "-c", script]
+    ended = processes.run(command, tmp_path)
+    assert ended.code == 0, ended.err
+
+
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--standalone"]
 
 

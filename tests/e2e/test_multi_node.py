@@ -243,6 +243,23 @@ def test_program_missing_on_one_host_is_reported_everywhere(cluster):
     assert "cannot start" in second.err
 
 
+def test_logs_are_kept_when_the_coordinator_is_lost(cluster):
+    rest = ["--program", "sh", "--", "-c", "echo here; exec sleep 1000"]
+    cluster.start_all(ranks=1, options=["--tee", 0, "--run-id", "job"], rest=rest)
+    log = cluster.job.directory / "runs" / "job" / "logs" / "node_1" / "attempt_0" / "0" / "stdout.log"
+    wait_until(lambda: log.exists() and log.read_text() == "here\n", TIMEOUT_S, "the output of node 1")
+    cluster.kill_launcher(cluster.hosts[0])
+    ended = cluster.finish(cluster.hosts[1])
+    assert ended.code == 75 and "which serves the rendezvous" in ended.err
+    assert log.read_text() == "here\n"
+
+
+def test_arguments_longer_than_a_message(cluster):
+    files = [f"data/shard-{number:05}" for number in range(6000)]
+    cluster.start_all(ranks=1, rest=["--", "sh", "-c", "echo $#", "sh", *files])
+    assert [cluster.finish(host).code for host in cluster.hosts] == [0, 0]
+
+
 def num_asleep(cluster):
     here = {pid for host in cluster.hosts for pid in host.pids()}
     return len(here & set(processes.find("sleep 1000")))

@@ -98,6 +98,19 @@ TEST_CASE("error file: files of Python's workers can be read as well") {
   CHECK(report->message == "plain");
 }
 
+TEST_CASE("error file: a time that cannot be one is unknown") {
+  TemporaryDirectory directory;
+  const auto path = directory.path() / "error.json";
+  for (const char* time : {"-5", "9223372036854775807", "18446744073709551615"}) {
+    write_text(path,
+               std::string(R"({"message": {"message": "no", "extraInfo": {"timestamp_us": )") +
+                   time + "}}}");
+    const auto report = read_error_file(path);
+    REQUIRE(report);
+    CHECK(report->timestamp_us == 0);
+  }
+}
+
 TEST_CASE("error file: invalid files count as absent") {
   TemporaryDirectory directory;
   const auto path = directory.path() / "error.json";

@@ -1,46 +1,13 @@
 // The `lockstep` binary itself, with shell scripts as workers.
-#include <sys/wait.h>
-
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <cstdlib>
 
-#include "tests/launch/environment_guard.h"
-#include "tests/launch/text_of.h"
-#include "tests/temporary_directory.h"
+#include "tests/launch/command_shell.h"
 #include "tracking/runs/end_facts.h"
 
 namespace lockstep::launch {
-namespace {
-
-class Shell {
- public:
-  struct Result {
-    int exit_code;
-    std::string out, err;
-  };
-
-  // Runs `lockstep ARGUMENTS` in the temporary directory.
-  Result lockstep(const std::string& arguments) const {
-    const auto line = "cd " + directory.path().string() + " && " LOCKSTEP_PROGRAM " " + arguments +
-                      " >out.txt 2>err.txt";
-    const int status = std::system(line.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(directory.path() / "out.txt"),
-            text_of(directory.path() / "err.txt")};
-  }
-  void write(const std::string& name, const std::string& text) const {
-    std::ofstream(directory.path() / name) << text;
-  }
-  bool has(const std::string& name) const {
-    return std::filesystem::exists(directory.path() / name);
-  }
-
-  EnvironmentGuard environment;
-  TemporaryDirectory directory;
-};
-
-}  // namespace
 
 TEST_CASE("lockstep: version and help work, an unknown command is named with the nearest one") {
   Shell shell;
@@ -95,7 +62,17 @@ TEST_CASE("lockstep launch: invalid options are input errors on one line") {
        "--node-rank 2: expected a number from 0 to 1"},
       {"--tee 4 --program sh", "--tee 4: expected 0 (nothing)"},
       {"missing.yaml", "missing.yaml: cannot be read: No such file or directory"},
+      {"-n 2 t.py",
+       "t.py: expected a map of 'key: value' lines; to start a program: lockstep launch -n 2 -- "
+       "python t.py"},
+      {"--monitor-interval 0 --program true", "--monitor-interval 0: expected at least 1 ms"},
+      {"--master-addr 127.0.0.1:29577 --nnodes 2 --node-rank 0 --program true",
+       "--master-addr 127.0.0.1:29577: expected a host without a port; the port is --master-port"},
+      {"--hostfile hosts --export NOT_SET --export PATH --program true",
+       "--export NOT_SET: environment variable is not set"},
   };
+  shell.write("t.py", "print('hello')\n");
+  shell.write("hosts", "localhost\n");
   for (const auto& [arguments, message] : cases) {
     const auto result = shell.lockstep(std::string("launch ") + arguments);
     CHECK(result.exit_code == 78);
@@ -207,51 +184,18 @@ TEST_CASE("lockstep launch: workers get the run file and its overrides unchanged
   CHECK(shell.has("out"));
 }
 
-TEST_CASE("lockstep launch: --run-id and run.dir set the log directory") {
+TEST_CASE(
+    "lockstep launch: the first argument of a program may be a YAML file of another program") {
   Shell shell;
-  shell.write("a.yaml", "run: {dir: out}\n");
-  CHECK(
-      shell.lockstep("launch --run-id seven --program /bin/true a.yaml run.dir=other").exit_code ==
-      0);
-  CHECK(shell.has("other/seven/logs/attempt_0/0/stdout.log"));
-  CHECK(shell.lockstep("launch --log-dir mine --program /bin/true a.yaml").exit_code == 0);
-  CHECK(shell.has("mine/attempt_0/0/stdout.log"));
-  CHECK_FALSE(shell.has("out"));
-}
-
-TEST_CASE("lockstep launch: --log-dir that is a file is an input error") {
-  Shell shell;
-  shell.write("file", "");
-  for (const char* path : {"file", "file/logs"}) {
-    const auto result = shell.lockstep(std::string("launch --program /bin/true --log-dir ") + path);
-    CHECK(result.exit_code == 78);
-    CHECK(result.err ==
-          "lockstep: error: --log-dir: file is a file, not a directory; choose another\n");
+  for (const char* text : {"dim: ${model.dim}\n", "[1, 2]\n", "a: 1\n---\nb: 2\n", "run: 3\n"}) {
+    shell.write("m.yaml", text);
+    const auto result = shell.lockstep("launch --tee 0 --run-id r --log-dir logs -- cat m.yaml");
+    CHECK(result.err.empty());
+    CHECK(shell.text("logs/attempt_0/0/stdout.log") == text);
+    std::filesystem::remove_all(shell.directory.path() / "logs");
   }
-  CHECK_FALSE(shell.has("runs"));
-}
-
-TEST_CASE("lockstep launch: an input error leaves no directory, other failures leave their logs") {
-  Shell shell;
-  const auto wrong = shell.lockstep("launch -n 2 --program sh -- -c 'echo bad key >&2; exit 78'");
-  CHECK(wrong.exit_code == 78);
-  CHECK(wrong.err.find("failed first: exited with code 78 (the input is wrong)\n  bad key\n") !=
-        std::string::npos);
-  CHECK_FALSE(shell.has("runs"));
-  CHECK(shell.lockstep("launch --program no-such-program").exit_code == 78);
-  CHECK_FALSE(shell.has("runs"));
-  const auto failed = shell.lockstep("launch --run-id r --program sh -- -c 'echo why >&2; exit 5'");
-  CHECK(failed.exit_code == 5);
-  CHECK(failed.err ==
-        "[rank 0] why\nlockstep: rank 0 (of 1) failed first: exited with code 5\n  why\n"
-        "logs: runs/r/logs/attempt_0/0/stderr.log\n");
-  CHECK(shell.has("runs/r/logs/attempt_0/0/stderr.log"));
-}
-
-TEST_CASE("lockstep launch: output that the console did not show is kept") {
-  Shell shell;
-  CHECK(shell.lockstep("launch --tee 0 --run-id r --program sh -- -c 'exit 78'").exit_code == 78);
-  CHECK(shell.has("runs/r/logs/attempt_0/0/stderr.log"));
+  shell.write("m.yaml", "a: {b: 1}\n");
+  CHECK(shell.lockstep("launch -- echo m.yaml a.b= x=y").out == "[rank 0] m.yaml a.b= x=y\n");
 }
 
 TEST_CASE("lockstep launch: a run that failed is recorded with its cause") {

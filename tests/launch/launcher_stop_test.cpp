@@ -25,6 +25,7 @@ class ForkedLaunch {
     try {
       const auto report = launch.run();
       std::ofstream(launch.path("report")) << report.text();
+      std::ofstream(launch.path("is_console_complete")) << report.is_console_complete;
       code = report.exit_code();
     } catch (const std::exception&) {
     }
@@ -168,6 +169,22 @@ TEST_CASE("launcher: a signal stops the workers gracefully, and the exit code re
   CHECK(text_of(launch.path("report")) == "stopped by " + signal_name(number) + "\n");
 }
 
+TEST_CASE("launcher: ranks can save after a signal also if the console is not read") {
+  ShellLaunch launch(
+      "trap 'seq 1 400000; echo saved > $DIR/saved; exit 0' TERM; exec 9>$DIR/life; "
+      "echo ready >&9; while :; do sleep 0.02; done");
+  Fifo life(launch.path("life"));
+  const auto console = make_pipe();
+  launch.options.stdout_fd = console.write_end.get();
+  ForkedLaunch forked(launch);
+  REQUIRE(life.read() == "ready\n");
+  forked.signal(SIGTERM);
+  CHECK(forked.wait() == 128 + SIGTERM);
+  CHECK(text_of(launch.path("saved")) == "saved\n");
+  CHECK(launch.log(0, "stdout.log").ends_with("\n400000\n"));
+  CHECK(text_of(launch.path("is_console_complete")) == "0");
+}
+
 TEST_CASE("launcher: a second signal kills immediately, unless it follows within a second") {
   ShellLaunch launch("trap '' TERM; " + kHoldOn);
   Fifo life(launch.path("life"));
@@ -276,11 +293,9 @@ TEST_CASE("launcher: a log file that cannot be written is reported once and stop
   const rlimit small = {.rlim_cur = 4096, .rlim_max = previous.rlim_max};
   FileDescriptor nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   launch.options.stdout_fd = nowhere.get();
-  const auto previous_action = ::signal(SIGXFSZ, SIG_IGN);
   ::setrlimit(RLIMIT_FSIZE, &small);
   const auto report = launch.run();
   ::setrlimit(RLIMIT_FSIZE, &previous);
-  ::signal(SIGXFSZ, previous_action);
   CHECK(report.succeeded());
   CHECK(report.notes ==
         std::vector<std::string>{launch.path("logs/attempt_0/0/stdout.log").string() +

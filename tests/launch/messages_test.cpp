@@ -4,6 +4,8 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include "launch/protocol/connection.h"
+
 namespace lockstep::launch {
 namespace {
 
@@ -112,6 +114,35 @@ TEST_CASE("messages: encoding and decoding round-trip") {
   coordinator(DroppedMessage{});
   coordinator(FinishMessage{.report = report, .error = ErrorReport{.message = "gone"}});
   coordinator(HeartbeatMessage{});
+}
+
+TEST_CASE("messages: the report of many ranks that failed fits, with what the cause printed") {
+  LaunchReport report{.world_size = 1000};
+  for (int rank = 0; rank < report.world_size; ++rank)
+    report.workers.push_back({.rank = rank,
+                              .exit = {.code = 78},
+                              .time_us = 1000 - rank,
+                              .last_lines = std::vector<std::string>(10, std::string(1000, '\1'))});
+  report.workers[5].error = ErrorReport{.message = "peer", .peer = true, .timestamp_us = 1};
+  report.node_failures.push_back({.reason = std::string(100'000, 'x')});
+  const auto content = encode(EndedMessage{.report = report});
+  CHECK(content.size() < Connection::kMaxMessageBytes);
+  const auto read = decode_node_message(content);
+  REQUIRE(read);
+  const auto& received = std::get<EndedMessage>(*read).report;
+  REQUIRE(received.cause());
+  CHECK(received.cause()->rank == 999);
+  CHECK(received.cause()->last_lines == report.workers[999].last_lines);
+  CHECK(received.workers[5].lost_peer());
+}
+
+TEST_CASE("messages: the time of an error remains valid on a node with another clock") {
+  LaunchReport report;
+  report.workers.push_back({.time_us = unix_time_us(), .error = ErrorReport{.timestamp_us = 5}});
+  report.workers.back().exit.code = 1;
+  LaunchReport attempt;
+  add_to(attempt, {.report = report, .time_us = unix_time_us() + 1'000'000'000}, "beta", false);
+  CHECK(decode_coordinator_message(encode(FinishMessage{.report = attempt})));
 }
 
 TEST_CASE("messages: received bytes are validated") {

@@ -5,6 +5,7 @@
 #include "launch/protocol/authentication.h"
 #include "launch/protocol/frame.h"
 #include "launch/protocol/token.h"
+#include "launch/rendezvous/job_token.h"
 #include "lockstep/error.h"
 #include "tests/launch/environment_guard.h"
 #include "tests/temporary_directory.h"
@@ -47,6 +48,20 @@ TEST_CASE("rendezvous: endpoints are parsed in every notation") {
   CHECK(text("fd99::1") == "fd99::1 29400");
   for (const char* wrong : {"", ":5", "host:", "host:x", "host:70000", "[::1", "[::1]5", "host:-1"})
     CHECK_THROWS_AS(text(wrong), Error);
+}
+
+TEST_CASE("rendezvous: a token of a scheduler's job is awaited for as long as other nodes are") {
+  TemporaryDirectory directory;
+  try {
+    JobToken(directory.path(), "slurm-1-0", false, std::chrono::milliseconds(10));
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::Environment);
+    CHECK(std::string(error.what()).starts_with("timed out after 0.01 s: no job token in "));
+  }
+  const JobToken served(directory.path(), "slurm-1-0", true, std::chrono::milliseconds(10));
+  CHECK(JobToken(directory.path(), "slurm-1-0", false, std::chrono::milliseconds(10)).text() ==
+        served.text());
 }
 
 TEST_CASE("rendezvous: a token comes from a private file or from the environment") {

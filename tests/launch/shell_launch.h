@@ -31,7 +31,8 @@ class ShellLaunch {
   // Below the temporary directory, or at an absolute path.
   void keep_logs_in(const std::string& name) { log_dir_ = path(name); }
   LaunchReport run() const {
-    return run_workers(options, [this](const std::string&, int) { return log_dir_; });
+    return run_workers(options,
+                       [this](const std::string&, int) { return claim_attempt(log_dir_); });
   }
 
   std::filesystem::path path(const std::string& name) const { return directory_.path() / name; }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "data/shard_error.h"
 #include "lockstep/error.h"
 #include "lockstep/sample_random.h"
 
@@ -96,23 +97,51 @@ void MixedImages::fill(const SampleRequest& request, std::span<const at::Tensor>
   }
   auto of_others = request;
   of_others.indices = others;
-  const auto batch = gather(*data_, of_others);
-  const auto &images = fields[image_], &other_images = batch.fields[image_].second;
-  const auto& other_labels = batch.fields[label_].second;
+  const auto loaded = load_others(of_others);
+  const auto &images = fields[image_], &labels = fields[label_];
   for (size_t i = 0; i < streams.size(); ++i) {
     auto& random = streams[i];
     const auto row = static_cast<int64_t>(i);
-    const bool is_mixed = random.uniform() < config_.probability;
+    const bool is_mixed = random.uniform() < config_.probability && loaded[i];
     const bool cuts = config_.cutmix && (!config_.mixup || random.uniform() < 0.5);
     auto image = images.select(0, row);
-    const auto other = other_images.select(0, row);
     auto share = is_mixed ? beta(random, cuts ? *config_.cutmix : *config_.mixup) : 1.0;
-    if (is_mixed && cuts) share = cut_and_mix(random, share, image, other);
-    if (is_mixed && !cuts) image.mul_(share).add_(other, 1 - share);
+    if (is_mixed && cuts) share = cut_and_mix(random, share, image, loaded[i]->image);
+    if (is_mixed && !cuts) image.mul_(share).add_(loaded[i]->image, 1 - share);
     fields[fields.size() - 2].mutable_data_ptr<int64_t>()[i] =
-        other_labels.const_data_ptr<int64_t>()[i];
+        loaded[i] ? loaded[i]->label : labels.const_data_ptr<int64_t>()[i];
     fields[fields.size() - 1].mutable_data_ptr<float>()[i] = static_cast<float>(share);
   }
+}
+
+// One for each index of the request; empty if it cannot be loaded. Such a sample is reported when
+// it is drawn itself.
+std::vector<std::optional<MixedImages::OtherImage>> MixedImages::load_others(
+    const SampleRequest& request) const {
+  std::vector<std::optional<OtherImage>> others;
+  const auto load = [&](const SampleRequest& some) {
+    const auto batch = gather(*data_, some);
+    const auto &images = batch.fields[image_].second, &labels = batch.fields[label_].second;
+    for (int64_t row = 0; row < batch.size(); ++row)
+      others.emplace_back(OtherImage{images.select(0, row), labels.const_data_ptr<int64_t>()[row]});
+  };
+  try {
+    load(request);
+    return others;
+  } catch (const Error& error) {
+    if (!is_of_samples(error)) throw;
+  }
+  for (size_t i = 0; i < request.indices.size(); ++i) {
+    auto one = request;
+    one.indices = request.indices.subspan(i, 1);
+    try {
+      load(one);
+    } catch (const Error& error) {
+      if (!is_of_samples(error)) throw;
+      others.emplace_back();
+    }
+  }
+  return others;
 }
 
 }  // namespace lockstep::data

@@ -35,7 +35,8 @@ void fields(V& v, MixConfig& c) {
 }
 
 // Adds the fields "mixed_label" int64 [B], the label of the other image, and "mix" float [B], the
-// share of the image itself; both are functions of seed, epoch and sample.
+// share of the image itself; both are functions of seed, epoch and sample. An image whose other one
+// cannot be loaded stays as it is, with share 1.
 class MixedImages final : public Dataset {
  public:
   // Throws Config if `data` has no images float [C, H, W] with labels int64.
@@ -49,6 +50,12 @@ class MixedImages final : public Dataset {
   std::vector<std::string> warnings() const override { return data_->warnings(); }
 
  private:
+  struct OtherImage {
+    at::Tensor image;
+    int64_t label = 0;
+  };
+  std::vector<std::optional<OtherImage>> load_others(const SampleRequest& request) const;
+
   std::shared_ptr<const Dataset> data_;
   MixConfig config_;
   size_t image_ = 0, label_ = 0;  // the numbers of these fields

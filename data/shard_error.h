@@ -13,4 +13,10 @@ class ShardError : public Error {
   explicit ShardError(const std::string& message) : Error(ErrorKind::Config, message) {}
 };
 
+// Whether the error is about single samples, which can be skipped: not a bug, a bad shard, or
+// storage that fails or changes during the run.
+inline bool is_of_samples(const Error& error) {
+  return error.kind() == ErrorKind::Config && !dynamic_cast<const ShardError*>(&error);
+}
+
 }  // namespace lockstep::data

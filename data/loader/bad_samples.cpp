@@ -14,7 +14,7 @@ constexpr size_t kBadSamplesNamed = 10;
 }  // namespace
 
 void BadSamples::add(int64_t sample, const Error& error) {
-  if (error.kind() != ErrorKind::Config || dynamic_cast<const ShardError*>(&error)) throw error;
+  if (!is_of_samples(error)) throw error;
   const MutexLock lock(mutex_);
   if (samples_.contains(sample)) return;
   if (static_cast<int64_t>(samples_.size()) == limit_)

@@ -19,8 +19,7 @@ class BadSamples {
   explicit BadSamples(int64_t limit) : limit_(limit) {}
 
   // Counts a sample that could not be loaded because of `error`. Throws it, with the counts, if
-  // the limit is exceeded, and unchanged if the sample is not the cause: a bug, a bad shard, or
-  // storage that fails or changes during the run.
+  // the limit is exceeded, and unchanged if the sample is not the cause, see is_of_samples().
   void add(int64_t sample, const Error& error);
 
   int64_t count() const;

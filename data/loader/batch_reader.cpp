@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <span>
@@ -38,6 +39,17 @@ std::string list_samples(std::span<const int64_t> indices) {
   if (indices.size() > kSamplesNamed)
     text += fmt::format(" and {} more", indices.size() - kSamplesNamed);
   return text;
+}
+
+// Of a plugin, the batch may lack rows. `what`: "field 'x'".
+void verify_rows(const std::string& what, const at::Tensor& tensor, int64_t count) {
+  if (tensor.defined() && tensor.dim() > 0 && tensor.size(0) == count) return;
+  const auto given = tensor.defined()
+                         ? fmt::format("has the shape [{}]", fmt::join(tensor.sizes(), ", "))
+                         : "is undefined";
+  throw config_error(
+      fmt::format("{} of the dataset's batch {}; expected {} row{}, one per requested sample", what,
+                  given, count, count == 1 ? "" : "s"));
 }
 
 // In newly allocated memory.
@@ -125,6 +137,10 @@ void BatchReader::get_batch(const std::vector<int64_t>& indices, Batch& batch) c
                                 .seed = options_.seed,
                                 .epoch = options_.epoch,
                                 .nearby_groups = indices_.nearby_groups()});
+  if (!batch.indices.defined()) batch.indices = at::tensor(indices);
+  verify_rows("'indices'", batch.indices, std::ssize(indices));
+  for (const auto& [name, tensor] : batch.fields)
+    verify_rows(fmt::format("field '{}'", name), tensor, std::ssize(indices));
   if (options_.device.is_cpu()) return;
   for (auto& [name, tensor] : batch.fields) tensor = tensor.pin_memory();
 }

@@ -87,6 +87,7 @@ BatchPlan plan_batches(const LoaderConfig& config, int64_t num_samples, RankCoun
   const BatchShares shares(num_samples, {.rank = 0, .world = ranks.world}, plan.rule);
   plan.per_rank_batch_size = shares.batch_size();
   plan.batches_per_epoch = shares.num_batches();
+  plan.num_samples = num_samples;
   if (plan.batches_per_epoch == 0)
     throw config_error(
         fmt::format("data.drop_last leaves no batch: {} samples are fewer than one global batch of "

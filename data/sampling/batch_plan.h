@@ -76,6 +76,7 @@ struct BatchPlan {
   int64_t global_batch_size = 0;    // samples of the epoch's order per step, of all ranks
   int64_t workers_per_rank = 0;     // rounded up, so that every rank has one if the node has any
   int64_t batches_per_epoch = 0;    // of each rank; the last one may be smaller unless drop_last
+  int64_t num_samples = 0;          // of the training set
   BatchRule rule;                   // how the samples of a step are divided
 };
 

@@ -1,5 +1,6 @@
 // Dataset "image_folder": one directory per class, with JPEG, PNG and WebP files at any depth.
-// Classes are numbered by name, samples by class and then by path, as in torchvision's ImageFolder.
+// Classes are numbered by name, samples by class and then by path, as in torchvision's ImageFolder;
+// those of an evaluation set have the numbers of the training set.
 // Fields: "image" float32 [B, 3, H, W], pixel / 255 after the transforms, normalized if configured;
 // "label" int64 [B].
 #include <ATen/ATen.h>
@@ -9,6 +10,7 @@
 #include <cctype>
 #include <filesystem>
 
+#include "core/config/nearest_name.h"
 #include "core/printable.h"
 #include "core/relative_path_hint.h"
 #include "core/system/durable_file.h"
@@ -52,10 +54,10 @@ bool is_image(const fs::path& path) {
   static const std::vector<std::string> read = {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp"};
   static const std::vector<std::string> notes = {".txt", ".md",   ".json", ".csv", ".tsv", ".xml",
                                                  ".yml", ".yaml", ".html", ".ini", ".log", ".db"};
+  if (path.filename().string().starts_with('.')) return false;  // hidden
   const auto ending = ending_of(path);
   if (std::ranges::find(read, ending) != read.end()) return true;
-  const bool hidden = path.filename().string().starts_with('.');
-  if (hidden || std::ranges::find(notes, ending) != notes.end()) return false;
+  if (std::ranges::find(notes, ending) != notes.end()) return false;
   throw config_error(
       fmt::format("dataset image_folder: {}: only JPEG, PNG and WebP images are supported (*.jpg, "
                   "*.jpeg, *.png, *.webp); convert this file or move it out of the folder",
@@ -120,7 +122,7 @@ class ImageFolder final : public Dataset {
  public:
   using Config = ImageFolderConfig;
 
-  explicit ImageFolder(const Config& config) : pipeline_(config.images) {
+  explicit ImageFolder(const Config& config) : path_(config.path), pipeline_(config.images) {
     int64_t label = 0;
     for (const auto& directory : list_classes(config.path)) {
       for (auto& image : list_images(directory)) {
@@ -133,6 +135,23 @@ class ImageFolder final : public Dataset {
   }
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
+
+  void fit(const Dataset& train_set, std::span<const int64_t>) override {
+    const auto* train = dynamic_cast<const ImageFolder*>(&train_set);
+    if (!train || train == this) return;
+    std::vector<int64_t> numbers;  // of the training set
+    for (const auto& name : classes_) {
+      const auto found = std::ranges::find(train->classes_, name);
+      if (found == train->classes_.end())
+        throw config_error(
+            fmt::format("dataset image_folder: {}: class '{}' does not occur in {}, the training "
+                        "data{}",
+                        shown(path_), name, shown(train->path_), suggest(name, train->classes_)));
+      numbers.push_back(found - train->classes_.begin());
+    }
+    for (auto& label : labels_) label = numbers[static_cast<size_t>(label)];
+    classes_ = train->classes_;
+  }
 
   std::vector<FieldLayout> layout() const override {
     return {{"image", at::kFloat, pipeline_.shape()}, {"label", at::kLong, {}}};
@@ -163,6 +182,7 @@ class ImageFolder final : public Dataset {
     pipeline_.load({reinterpret_cast<const uint8_t*>(file.data()), file.size()}, name, random, out);
   }
 
+  std::string path_;
   ImagePipeline pipeline_;
   std::vector<std::string> files_;
   std::vector<int64_t> labels_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cxxopts.hpp>
+#include <map>
 #include <optional>
 
 #include "core/config/nearest_name.h"
@@ -58,6 +59,25 @@ cxxopts::Options data_options() {
   return options;
 }
 
+// The options of each command.
+const std::map<std::string, std::vector<std::string>>& options_of_commands() {
+  static const std::map<std::string, std::vector<std::string>> options = {
+      {"train-tokenizer", {"vocab-size", "min-count", "out", "documents"}},
+      {"tokenize", {"out", "tokenizer", "bytes", "documents", "separator", "eval", "shard-tokens"}},
+      {"index", {}}};
+  return options;
+}
+
+void refuse_other_options(const std::string& command, const cxxopts::ParseResult& given) {
+  const auto& known = options_of_commands();
+  const auto& valid = known.at(command);
+  for (const auto& [other, options] : known)
+    for (const auto& option : options)
+      if (given.count(option) && std::ranges::find(valid, option) == valid.end())
+        throw config_error(
+            fmt::format("--{} is an option of {}, not of {}", option, other, command));
+}
+
 DocumentKind document_kind(const std::string& word) {
   if (word == "file") return DocumentKind::File;
   if (word == "line") return DocumentKind::Line;
@@ -103,6 +123,8 @@ class TextEncoder {
     const bool has_file = given.count("tokenizer") > 0;
     if (has_file == (given.count("bytes") > 0))
       throw config_error("expected exactly one of --tokenizer FILE and --bytes");
+    if (!has_file && given.count("separator"))
+      throw config_error("--separator has no effect with --bytes: the separator is 256");
     if (!has_file) return;
     const auto file = formats::tokenizer_file(given["tokenizer"].as<std::string>());
     json_ = read_file(file, formats::kMaxTokenizerBytes);
@@ -150,6 +172,18 @@ class TextEncoder {
   size_t vocabulary_ = kEndOfBytes + 1;
 };
 
+// Files of an earlier command would be read, too.
+void refuse_earlier_tokens(const fs::path& folder) {
+  std::error_code error;
+  for (const auto* part : {"train", "eval"})
+    for (fs::directory_iterator it(folder / part, error), end; !error && it != end;
+         it.increment(error))
+      if (it->path().extension() == ".bin")
+        throw config_error(
+            fmt::format("--out: {} already has *.bin files: remove it, or choose another folder",
+                        printable((folder / part).string(), 400)));
+}
+
 int tokenize(const cxxopts::ParseResult& given, std::ostream& out) {
   const fs::path folder = needed<std::string>(given, "out");
   const auto eval = given["eval"].as<double>();
@@ -158,6 +192,7 @@ int tokenize(const cxxopts::ParseResult& given, std::ostream& out) {
     throw config_error("--eval: expected a fraction from 0 (inclusive) to 1 (exclusive)");
   if (shard_tokens < 1 || shard_tokens > INT32_MAX)
     throw config_error(fmt::format("--shard-tokens: expected a number from 1 to {}", INT32_MAX));
+  refuse_earlier_tokens(folder);
   TextEncoder encoder(given);
   std::vector<int32_t> tokens;
   size_t documents = 0;
@@ -169,6 +204,9 @@ int tokenize(const cxxopts::ParseResult& given, std::ostream& out) {
                     });
   if (documents == 0) throw config_error("the files contain no text");
   const auto held_out = static_cast<size_t>(static_cast<double>(tokens.size()) * eval);
+  if (eval > 0 && held_out == 0)
+    throw config_error(
+        fmt::format("--eval {}: of {} tokens, none remains for evaluation", eval, tokens.size()));
   const std::span<const int32_t> all(tokens);
   const auto write = [&](const char* part, std::span<const int32_t> some) {
     if (some.empty()) return;
@@ -259,6 +297,7 @@ int data_command(const std::vector<std::string>& arguments, std::ostream& out) {
       throw config_error(printable(error.what(), 200));
     }
   }();
+  refuse_other_options(command, given);
   if (command == "index") return write_indices(given, out);
   return command == "tokenize" ? tokenize(given, out) : train_tokenizer(given, out);
 }

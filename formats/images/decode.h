@@ -17,7 +17,7 @@ namespace lockstep::formats {
 
 struct DecodeOptions {
   int64_t max_pixels = 100'000'000;  // larger images are rejected before memory is allocated
-  bool exif_orientation = false;     // apply the EXIF orientation of a JPEG
+  bool exif_orientation = false;     // apply the orientation in EXIF data
   bool scaled = false;               // JPEG: decode at 1/2, 1/4 or 1/8 if that is sufficient
   // Called once, with the original size; empty: the whole image is needed. Ignored for images that
   // must be rotated.

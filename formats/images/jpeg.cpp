@@ -102,8 +102,10 @@ class JpegDecoder {
   }
 
   std::span<const uint8_t> exif() const {
-    for (auto* marker = info_.marker_list; marker; marker = marker->next)
-      if (marker->marker == kExif) return {marker->data, marker->data_length};
+    for (auto* marker = info_.marker_list; marker; marker = marker->next) {
+      const std::span<const uint8_t> data(marker->data, marker->data_length);
+      if (marker->marker == kExif && begins_with_exif(data)) return data;  // others are XMP
+    }
     return {};
   }
 

@@ -1,12 +1,12 @@
 #include "formats/images/orientation.h"
 
 #include <algorithm>
-#include <cstring>
+#include <array>
 
 namespace lockstep::formats {
 namespace {
 
-constexpr size_t kTiffStart = 6;  // after "Exif\0\0"
+constexpr std::array<uint8_t, 6> kExifMark = {'E', 'x', 'i', 'f', 0, 0};
 constexpr unsigned kOrientationTag = 0x0112;
 constexpr size_t kEntryBytes = 12;
 
@@ -31,9 +31,13 @@ class TiffReader {
 
 }  // namespace
 
-int exif_orientation(std::span<const uint8_t> marker) {
-  if (marker.size() < kTiffStart || std::memcmp(marker.data(), "Exif\0", kTiffStart) != 0) return 1;
-  const TiffReader tiff(marker.subspan(kTiffStart));
+bool begins_with_exif(std::span<const uint8_t> bytes) {
+  return bytes.size() >= kExifMark.size() && std::ranges::equal(bytes.first<6>(), kExifMark);
+}
+
+int exif_orientation(std::span<const uint8_t> exif) {
+  if (begins_with_exif(exif)) exif = exif.subspan(kExifMark.size());
+  const TiffReader tiff(exif);
   const size_t directory = tiff.number(4, 4);
   const auto count = tiff.number(directory, 2);
   for (size_t i = 0; i < count; ++i) {

@@ -7,8 +7,12 @@
 
 namespace lockstep::formats {
 
-// The orientation, 1 (upright) to 8, in a JPEG's APP1 marker; 1 if it is missing or invalid.
-int exif_orientation(std::span<const uint8_t> marker);
+// Whether the bytes begin with "Exif\0\0", as the APP1 marker of a JPEG that has EXIF data.
+bool begins_with_exif(std::span<const uint8_t> bytes);
+
+// The orientation, 1 (upright) to 8, in EXIF data, with or without "Exif\0\0"; 1 if it is missing or
+// invalid.
+int exif_orientation(std::span<const uint8_t> exif);
 
 // The image, rotated and mirrored from `orientation` (1 to 8) to upright.
 RgbImage turned(const RgbImage& image, int orientation);

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "formats/images/decode.h"
+#include "formats/images/orientation.h"
 #include "lockstep/error.h"
 
 namespace lockstep::formats {
@@ -51,7 +52,10 @@ class PngDecoder {
     std::vector<png_bytep> rows;
     for (int y = 0; y < image.size.height; ++y) rows.push_back(image.row(y));
     if (!read_rows(rows.data())) throw failed();
-    return image;
+    if (!options.exif_orientation) return image;
+    if (!read_end()) throw failed();
+    const auto turn = exif_orientation(exif());
+    return turn == 1 ? std::move(image) : turned(image, turn);
   }
 
  private:
@@ -92,6 +96,20 @@ class PngDecoder {
     if (setjmp(png_jmpbuf(png_))) return false;
     png_read_image(png_, rows);
     return true;
+  }
+
+  // EXIF data may follow the pixels.
+  bool read_end() {
+    if (setjmp(png_jmpbuf(png_))) return false;
+    png_read_end(png_, info_);
+    return true;
+  }
+
+  std::span<const uint8_t> exif() const {
+    png_bytep bytes = nullptr;
+    png_uint_32 size = 0;
+    if (png_get_eXIf_1(png_, info_, &size, &bytes) == 0) return {};
+    return {bytes, size};
   }
 
   std::span<const uint8_t> rest_;

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "formats/images/decode.h"
+#include "formats/images/orientation.h"
 #include "lockstep/error.h"
 
 namespace lockstep::formats {
@@ -18,6 +19,14 @@ struct FreedAnimation {
 struct FreedDemuxer {
   void operator()(WebPDemuxer* demuxer) const { WebPDemuxDelete(demuxer); }
 };
+
+int orientation_in(const WebPDemuxer* demuxer) {
+  WebPChunkIterator chunk;
+  const bool is_there = WebPDemuxGetChunk(demuxer, "EXIF", 1, &chunk) != 0;
+  const auto orientation = is_there ? exif_orientation({chunk.chunk.bytes, chunk.chunk.size}) : 1;
+  WebPDemuxReleaseChunkIterator(&chunk);
+  return orientation;
+}
 
 }  // namespace
 
@@ -47,7 +56,8 @@ RgbImage decode_webp(std::span<const uint8_t> file, const std::string& name,
   const auto count = size_t{width} * height;
   for (size_t i = 0; i < count; ++i)
     for (size_t c = 0; c < 3; ++c) image.rgb[3 * i + c] = rgba[4 * i + c];
-  return image;
+  const auto turn = options.exif_orientation ? orientation_in(demuxer.get()) : 1;
+  return turn == 1 ? std::move(image) : turned(image, turn);
 }
 
 }  // namespace lockstep::formats

@@ -18,6 +18,7 @@
 #include "formats/parquet/arrow_columns.h"
 #include "formats/parquet/arrow_errors.h"
 #include "formats/parquet/column_limits.h"
+#include "formats/parquet/durations.h"
 #include "formats/parquet/list_numbers.h"
 #include "formats/parquet/memory_limits.h"
 #include "formats/parquet/pandas_index.h"
@@ -63,6 +64,7 @@ class ArrowParquetFile final : public ColumnarFile {
     guarded(name_, [&] {
       schema_ = metadata_->schema();
       verify_rows(opened_.size);
+      units_ = units_of_columns(*schema_, metadata_->key_value_metadata(), name_);
     });
   }
 
@@ -113,8 +115,7 @@ class ArrowParquetFile final : public ColumnarFile {
         if (!statistics || !statistics->HasNullCount() || statistics->null_count() != 0)
           return false;
         // NaN counts as missing, but is not part of the statistics.
-        const auto type = schema_->Column(index_of(column))->physical_type();
-        if (type == parquet::Type::FLOAT || type == parquet::Type::DOUBLE) return false;
+        if (may_have_nan(*schema_->Column(index_of(column)))) return false;
       }
       return true;
     });
@@ -229,9 +230,13 @@ class ArrowParquetFile final : public ColumnarFile {
 
   ColumnLimits limits_in(size_t row_group, const std::string& column) const {
     const auto statistics = statistics_in(row_group, column);
-    const bool is_list = schema_->Column(index_of(column))->max_repetition_level() > 0;
-    return statistics && !is_list ? limits_of(*statistics, *schema_->Column(index_of(column)))
-                                  : ColumnLimits{};
+    const auto index = index_of(column);
+    const bool is_list = schema_->Column(index)->max_repetition_level() > 0;
+    if (!statistics || is_list) return {};
+    auto limits = limits_of(*statistics, *schema_->Column(index));
+    limits.min /= units_[static_cast<size_t>(index)];
+    limits.max /= units_[static_cast<size_t>(index)];
+    return limits;
   }
 
   using Reader = parquet::arrow::FileReader;
@@ -287,8 +292,11 @@ class ArrowParquetFile final : public ColumnarFile {
     if (has_plain_numbers(leaf) || leaf.max_repetition_level() > 0) {
       const auto group = reader.parquet_reader()->RowGroup(static_cast<int>(row_group));
       const auto stored = group->Column(index);
-      if (has_plain_numbers(leaf)) return {plain_column(*stored, column, table)};
-      return read_lists(*stored, column, table, max_group_values(opened_.size));
+      auto read = has_plain_numbers(leaf)
+                      ? std::vector{plain_column(*stored, column, table)}
+                      : read_lists(*stored, column, table, max_group_values(opened_.size));
+      convert_to_seconds(read, units_[static_cast<size_t>(index)]);
+      return read;
     }
     std::shared_ptr<arrow::ChunkedArray> chunks;
     accept(reader.RowGroup(static_cast<int>(row_group))->Column(field_of(column))->Read(&chunks),
@@ -340,6 +348,7 @@ class ArrowParquetFile final : public ColumnarFile {
   std::string name_;  // of the file, for messages
   std::shared_ptr<parquet::FileMetaData> metadata_;
   const parquet::SchemaDescriptor* schema_ = nullptr;
+  std::vector<double> units_;  // for each leaf: see units_of_columns()
   Identity opened_;
 };
 

@@ -42,6 +42,13 @@ ColumnLimits limits_as_numbers(const parquet::Statistics& statistics,
   return {in_seconds(min, *logical), in_seconds(max, *logical), {}, {}, false};
 }
 
+// Whether values of the column may be NaN, which is not part of the statistics.
+inline bool may_have_nan(const parquet::ColumnDescriptor& column) {
+  const auto& logical = column.logical_type();
+  return column.physical_type() == parquet::Type::FLOAT ||
+         column.physical_type() == parquet::Type::DOUBLE || (logical && logical->is_float16());
+}
+
 inline ColumnLimits limits_of(const parquet::Statistics& statistics,
                               const parquet::ColumnDescriptor& column) {
   if (!statistics.HasMinMax() || statistics.physical_type() != column.physical_type()) return {};

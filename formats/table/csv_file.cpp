@@ -127,6 +127,7 @@ class CsvParser {
           count_cell(selected.counts, records.cells()[selected.cell].text(memory), records.line());
     }
     for (auto& selected : selected_) {
+      selected.column.is_unknown = !selected.is_text && selected.counts.total() == 0;
       if (!selected.is_text) selected.is_text = is_text_column(selected);
       selected.column.is_text = *selected.is_text;
     }

@@ -195,6 +195,7 @@ class JsonlParser {
     if (column.kind == JsonColumn::Kind::Unknown) {
       if (!column.is_there) throw unknown(column.name);
       begin_column(column, JsonObject(0));
+      column.parts[0].is_unknown = true;
     }
     for (auto& part : column.parts) table_.columns.push_back(std::move(part));
   }

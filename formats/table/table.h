@@ -20,6 +20,7 @@ struct TableColumn {
   std::string name;
   std::string list;  // name of the list column that this is an element of; may be empty
   bool is_text = false;
+  bool is_unknown = false;         // has no values, so that other rows say what it is
   std::vector<double> numbers;     // missing if not is_usable()
   std::vector<int32_t> codes;      // index in `words` for each row; -1: missing
   std::vector<std::string> words;  // distinct strings in the order of their first appearance

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
 #include <limits>
 
 #include "core/config/nearest_name.h"
@@ -46,6 +47,30 @@ void encode_numbers(const std::vector<NumberColumn>& columns, size_t begin, size
       out[i * columns.size() + c] = static_cast<float>(whole[i]);
   }
 }
+
+// Finds the columns of a table that others were fitted to. Those without values are found as
+// missing values of the fitted kind.
+class FittedColumns {
+ public:
+  explicit FittedColumns(const DataTable& table) : table_(table) {}
+
+  // The result is valid as long as this exists.
+  const TableColumn& find(const std::string& name, const std::string& list, bool is_text) {
+    const auto stored =
+        std::ranges::find(table_.columns, list.empty() ? name : list, &TableColumn::name);
+    if (stored == table_.columns.end() || !stored->is_unknown) return table_.column(name);
+    auto& column = empty_.emplace_back(TableColumn{.name = name, .list = list, .is_text = is_text});
+    if (is_text)
+      column.codes.assign(table_.rows, -1);
+    else
+      column.numbers = stored->numbers;
+    return column;
+  }
+
+ private:
+  const DataTable& table_;
+  std::deque<TableColumn> empty_;
+};
 
 std::string missing_text(const TableColumn& column, size_t row) {
   if (column.is_text || std::isnan(column.numbers[row])) return "has no value";
@@ -142,18 +167,46 @@ void TableEncoding::Statistics::verify_lists(const std::vector<Column>& fitted,
                       table.name, printable(list), found[list], length));
 }
 
-void TableEncoding::Statistics::add(const DataTable& table, std::span<const int64_t> training) {
+// Columns that are new, or had no values so far.
+void TableEncoding::Statistics::learn_columns(const DataTable& table) {
+  const auto add_to = [](std::vector<Column>& columns, const TableColumn& column) {
+    columns.push_back({.name = column.name,
+                       .list = column.list,
+                       .is_text = column.is_text,
+                       .is_unknown = column.is_unknown});
+  };
   if (columns_.empty())
+    for (const auto& column : table.columns) add_to(columns_, column);
+  std::vector<Column> known;
+  for (auto& fitted : columns_) {
+    const auto count = known.size();
     for (const auto& column : table.columns)
-      columns_.push_back({.name = column.name, .list = column.list, .is_text = column.is_text});
-  verify_lists(columns_, table);
-  for (const auto& column : table.columns)
-    if (std::ranges::find(columns_, column.name, &Column::name) == columns_.end())
+      if (fitted.is_unknown && (column.list.empty() ? column.name : column.list) == fitted.name)
+        add_to(known, column);
+    if (known.size() == count) known.push_back(std::move(fitted));
+  }
+  columns_ = std::move(known);
+}
+
+void TableEncoding::Statistics::verify_names(const DataTable& table) const {
+  for (const auto& column : table.columns) {
+    const auto is_fitted = [&](const Column& fitted) {
+      return fitted.name == column.name || (column.is_unknown && fitted.list == column.name);
+    };
+    if (std::ranges::none_of(columns_, is_fitted))
       throw config_error(
           fmt::format("{}: column '{}' is not in every file; name the columns to use", table.name,
                       printable(column.name)));
+  }
+}
+
+void TableEncoding::Statistics::add(const DataTable& table, std::span<const int64_t> training) {
+  learn_columns(table);
+  verify_lists(columns_, table);
+  verify_names(table);
+  FittedColumns columns(table);
   for (auto& fitted : columns_) {
-    const auto& column = table.column(fitted.name);
+    const auto& column = columns.find(fitted.name, fitted.list, fitted.is_text);
     verify_kind(fitted, column, table.name);
     if (fitted.is_text) {
       std::vector<int64_t> counts(column.words.size());
@@ -270,8 +323,9 @@ EncodedRows TableEncoding::encode(const DataTable& table, const ParallelFor& wor
   EncodedRows rows{.rows = table.rows};
   std::vector<NumberColumn> numbers;
   Statistics::verify_lists(columns_, table);
+  FittedColumns columns(table);
   for (const auto& fitted : columns_) {
-    const auto& column = table.column(fitted.name);
+    const auto& column = columns.find(fitted.name, fitted.list, fitted.is_text);
     Statistics::verify_kind(fitted, column, table.name);
     if (fitted.is_text)
       rows.codes.push_back(encode_words(fitted, column));
@@ -307,7 +361,8 @@ std::vector<int32_t> TableEncoding::encode_words(const Column& fitted, const Tab
 }
 
 void TableEncoding::encode_label(const DataTable& table, EncodedRows& rows) const {
-  const auto& column = table.column(label_->name);
+  FittedColumns columns(table);
+  const auto& column = columns.find(label_->name, label_->list, label_->is_text);
   const auto refused = [&](size_t row, const std::string& why) {
     return config_error(
         fmt::format("{}: label '{}' {}", table.where(row), printable(column.name), why));

@@ -46,20 +46,23 @@ class TableEncoding {
    public:
     explicit Statistics(const TableConfig& config) : config_(config) {}
     // `training`: rows of `table`, which has the used columns; from the second piece on, their
-    // order may differ. Throws Config if the columns or their kinds differ between pieces.
+    // order may differ. Throws Config if the columns or their kinds differ between pieces; a column
+    // without values has any kind.
     void add(const DataTable& table, std::span<const int64_t> training);
 
    private:
     friend class TableEncoding;
     struct Column {
       std::string name, list;
-      bool is_text = false;
+      bool is_text = false, is_unknown = false;
       int64_t count = 0;
       double mean = 0, squares = 0;  // of deviations from the mean
       double min = 0, max = 0;
       bool whole = true;  // whether all numbers are integers
       std::map<std::string, int64_t> words;
     };
+    void learn_columns(const DataTable& table);
+    void verify_names(const DataTable& table) const;
     static void verify_lists(const std::vector<Column>& fitted, const DataTable& table);
     static void verify_kind(const Column& fitted, const TableColumn& column,
                             const std::string& table);

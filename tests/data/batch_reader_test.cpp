@@ -63,5 +63,44 @@ TEST_CASE("batch reader: bad rows are reported by position and removed by finish
   CHECK(values_in(batch.indices) == std::vector<int64_t>{0, 1, 2, 4});
 }
 
+// A plugin's, which returns the same fields for any samples.
+class Fixed final : public Dataset {
+ public:
+  explicit Fixed(Batch batch) : batch_(std::move(batch)) {}
+  int64_t size() const override { return 100; }
+  Batch get_batch(std::span<const int64_t>) const override { return batch_; }
+
+ private:
+  Batch batch_;
+};
+
+std::string error_of_batch(Batch batch) {
+  const Fixed dataset(std::move(batch));
+  BadSamples bad(100);
+  BatchReader reader(dataset, {4, 5, 6},
+                     {.batch_size = 3, .name = "data.train", .bad_samples = &bad});
+  return error_of([&] { reader.finish(reader.read_whole(0)); });
+}
+
+TEST_CASE("batch reader: a dataset may leave out the indices") {
+  const Fixed dataset({.fields = {{"x", at::zeros({3, 2})}}, .indices = {}});
+  BatchReader reader(dataset, {4, 5, 6}, {.batch_size = 3});
+  CHECK(values_in(reader.finish(reader.read_whole(0)).indices) == std::vector<int64_t>{4, 5, 6});
+}
+
+TEST_CASE("batch reader: a field must have a row per sample") {
+  const std::string begin = "config: data.train: batch 0, samples 4, 5, 6: ",
+                    end = "; expected 3 rows, one per requested sample";
+  CHECK(error_of_batch(
+            {.fields = {{"x", at::zeros({3})}, {"y", at::zeros({2, 5})}}, .indices = {}}) ==
+        begin + "field 'y' of the dataset's batch has the shape [2, 5]" + end);
+  CHECK(error_of_batch({.fields = {{"x", at::zeros({})}}, .indices = {}}) ==
+        begin + "field 'x' of the dataset's batch has the shape []" + end);
+  CHECK(error_of_batch({.fields = {{"x", at::Tensor()}}, .indices = {}}) ==
+        begin + "field 'x' of the dataset's batch is undefined" + end);
+  CHECK(error_of_batch({.fields = {}, .indices = at::zeros({2}, at::kLong)}) ==
+        begin + "'indices' of the dataset's batch has the shape [2]" + end);
+}
+
 }  // namespace
 }  // namespace lockstep::data

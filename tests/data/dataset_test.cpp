@@ -2,8 +2,10 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "data/mixed_images.h"
 #include "data/sampling/split.h"
 #include "tests/data/error_of.h"
 
@@ -29,6 +31,38 @@ class Nothing final : public Dataset {
  public:
   int64_t size() const override { return 1; }
 };
+
+// White images whose classes are their numbers; number 3 cannot be loaded.
+class Images final : public Dataset {
+ public:
+  int64_t size() const override { return 10; }
+  std::vector<FieldLayout> layout() const override {
+    return {{"image", at::kFloat, {1, 2, 2}}, {"label", at::kLong, {}}};
+  }
+  void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override {
+    if (std::ranges::count(request.indices, 3) > 0) throw config_error("image 3: corrupt");
+    fields[0].fill_(1);
+    std::ranges::copy(request.indices, fields[1].mutable_data_ptr<int64_t>());
+  }
+};
+
+TEST_CASE("dataset: an image whose partner is bad stays unmixed") {
+  const auto images = std::make_shared<Images>();
+  const MixedImages mixed(images, {.mixup = 10});
+  const std::vector<int64_t> good = {0, 1, 2, 4, 5, 6, 7, 8, 9};
+  int64_t unmixed = 0;
+  for (int64_t epoch = 0; epoch < 10; ++epoch) {
+    const auto batch = gather(mixed, {.indices = good, .epoch = epoch});
+    CHECK((batch.at("mixed_label") == 3).sum().item<int64_t>() == 0);
+    const auto is_whole = batch.at("mix") == 1;
+    const auto own = batch.at("label").index({is_whole});
+    CHECK(batch.at("mixed_label").index({is_whole}).equal(own));
+    unmixed += is_whole.sum().item<int64_t>();
+  }
+  CHECK((0 < unmixed && unmixed < 45));
+  CHECK(error_of([&] { gather(mixed, {.indices = std::vector<int64_t>{3}}); }) ==
+        "config: image 3: corrupt");
+}
 
 TEST_CASE("dataset: the default get_batch() uses fill()") {
   const std::vector<int64_t> indices = {7, 2};

@@ -5,6 +5,7 @@ import json
 import random
 import struct
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ import torch
 from PIL import Image, ImageEnhance
 from torchvision import datasets, transforms
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "printer"))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "printer")]
+import datasets_against_python  # noqa: E402
 import printer  # noqa: E402
 
 TYPES = {"Float": np.float32, "Long": np.int64}
@@ -162,15 +164,37 @@ def pixels_of(batch):
     return (batch["image"][0] * 255).round().astype(int).transpose(1, 2, 0)
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_exif_orientation(tmp_path, orientation):
+def jpeg_with_xmp(image, exif):
+    content = jpeg(image, exif=exif, quality=95)
+    xmp = b"http://ns.adobe.com/xap/1.0/\0<x:xmpmeta/>"
+    return content[:2] + b"\xff\xe1" + struct.pack(">H", len(xmp) + 2) + xmp + content[2:]
+
+
+def png_with_late_exif(image, exif):
+    content = png(image)
+    data = b"eXIf" + exif.removeprefix(b"Exif\0\0")
+    return content[:-12] + struct.pack(">I", len(data) - 4) + data + struct.pack(">I", zlib.crc32(data)) + content[-12:]
+
+
+ORIENTED = {
+    "jpeg": lambda image, exif: jpeg(image, exif=exif, quality=95),
+    "jpeg with XMP before": jpeg_with_xmp,
+    "png": lambda image, exif: png(image, exif=exif),
+    "png, behind the pixels": png_with_late_exif,
+    "webp": lambda image, exif: webp(image, exif=exif, lossless=True),
+}
+
+
+@pytest.mark.parametrize("kind, orientation", [("jpeg", n) for n in range(1, 9)] + [(kind, 6) for kind in list(ORIENTED)[1:]])
+def test_exif_orientation(tmp_path, kind, orientation):
     from PIL import ImageOps
 
     base = picture(60, 40)
     exif = Image.Exif()
     exif[0x0112] = orientation
-    content = jpeg(base, exif=exif.tobytes(), quality=95)
+    content = ORIENTED[kind](base, exif.tobytes())
     stored = Image.open(io.BytesIO(content))
+    stored.load()
     upright = ImageOps.exif_transpose(stored)
     root = one_image(tmp_path, content)
     as_stored = load(root, whole(stored.size), tmp_path)
@@ -317,6 +341,30 @@ def test_files_that_are_not_read_are_named(tmp_path, name):
     ended = start(root, [{"name": "resize", "size": [8, 8]}], tmp_path)
     assert ended.returncode == 78
     assert f"class/{name}: only JPEG, PNG and WebP images are supported" in ended.stdout and "convert this file or move it" in ended.stdout
+
+
+def test_hidden_files_are_not_read(tmp_path):
+    root = one_image(tmp_path, GOOD)
+    (root / "class" / "._image.jpg").write_bytes(b"what macOS writes into archives")
+    assert load(root, [{"name": "resize", "size": [8, 8]}], tmp_path)["image"].shape == (1, 3, 8, 8)
+
+
+def classes_of(tmp_path, part, names):
+    for name in names:
+        (tmp_path / part / name).mkdir(parents=True)
+        (tmp_path / part / name / "image.png").write_bytes(GOOD_PNG)
+    return {"name": "image_folder", "path": str(tmp_path / part), "transforms": [{"name": "resize", "size": [8, 8]}]}
+
+
+def test_an_evaluation_set_has_the_classes_of_the_training_set(tmp_path):
+    train = classes_of(tmp_path, "train", ["cat", "dog", "owl"])
+    data = {"train": train, "eval": classes_of(tmp_path, "eval", ["cat", "owl"])}
+    batches = datasets_against_python.load(tmp_path, data)
+    assert batches["train", 0][0]["label"].tolist() == [0, 1, 2]
+    assert batches["eval", 0][0]["label"].tolist() == [0, 2]
+    other = {"train": train, "eval": classes_of(tmp_path, "other", ["cat", "dogs"])}
+    message = datasets_against_python.refused(tmp_path, other)
+    assert f"{tmp_path}/other: class 'dogs' does not occur in {tmp_path}/train, the training data; did you mean 'dog'? valid: cat, dog, owl" in message
 
 
 def test_unusual_names_are_found(tmp_path):

@@ -122,6 +122,28 @@ def test_a_table_has_the_same_features_in_every_format(tmp_path, write, standard
     assert ours["label"].dtype == np.int64 and np.array_equal(ours["label"], np.arange(ROWS) % 2)
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_durations_are_seconds_in_every_format(tmp_path, unit):
+    per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    waits = pa.array(np.arange(ROWS) * 60 * per_second).cast(pa.duration(unit))
+    pairs = pa.ListArray.from_arrays(np.arange(0, 2 * ROWS + 1, 2, dtype=np.int32), waits.take(np.repeat(np.arange(ROWS), 2)))
+    rows = pa.table({"whole": np.arange(ROWS), "wait": waits, "pair": pairs})
+    for write in (as_parquet, as_arrow):
+        train = write(tmp_path, rows)
+        expected = np.arange(ROWS)[:, None] * np.array([1, 60, 60, 60])
+        assert np.array_equal(all_of(tmp_path, train)["features"], expected)
+        for test, kept in (("wait >= 1800", range(30, ROWS)), ("wait < 1500", range(25))):  # some row groups do not pass
+            ours = all_of(tmp_path, {**train, "columns": ["whole"], "filter": [test]})["features"]
+            assert ours.ravel().tolist() == list(kept)
+
+
+def test_half_precision_numbers_may_be_nan_in_a_column_without_nulls(tmp_path):
+    numbers = np.arange(ROWS).astype(np.float16)
+    numbers[7] = np.nan
+    train = as_parquet(tmp_path, pa.table({"x": pa.array(numbers, from_pandas=False)}))
+    assert all_of(tmp_path, {**train, "missing": "drop"})["features"].ravel().tolist() == [i for i in range(ROWS) if i != 7]
+
+
 def csv_of(tmp_path, column, cells, other="0"):
     (tmp_path / "t.csv").write_text(f"k,{column}\n" + "".join(f'{other},"{cell}"\n' for cell in cells))
     return {"name": "csv", "path": str(tmp_path / "t.csv")}
@@ -325,6 +347,31 @@ def test_jsonl_with_gaps_and_folders(tmp_path):
     ours = all_of(tmp_path, train)["features"]
     assert ours.tolist() == [[1, 1, 0, 0, 2, 3], [3, 0, 1, 0, 1, 2], [3, 1, 0, 0, 2, 3], [5, 0, 0, 1, 3, 4]]
     assert all_of(tmp_path, {**train, "limit": 2, "columns": ["c"]})["features"].tolist() == [[1, 2], [1, 2]]
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+@pytest.mark.parametrize("first_has_values", [False, True])
+def test_files_without_values_of_a_column(tmp_path, kind, first_has_values):
+    """Their column is one of strings, or of lists, if it is that in other files."""
+    values = {True: [{"x": 1, "city": "Rome", "place": [1, 2]}, {"x": 2, "city": "Bern", "place": [3, 4]}], False: [{"x": 3, "city": None, "place": None}] * 2}
+    (tmp_path / "train").mkdir()
+    for file, has_values in ((tmp_path / "train" / "a", first_has_values), (tmp_path / "train" / "b", not first_has_values), (tmp_path / "eval", False)):
+        rows = values[has_values]
+        if kind == "csv":
+            text = "x,city\n" + "".join(f"{row['x']},{row['city'] or ''}\n" for row in rows)
+        else:
+            text = "".join(json.dumps(row) + "\n" for row in rows)
+        file.with_suffix(f".{kind}").write_text(text)
+    settings = {"name": kind, "missing": "fill"}
+    data = {"train": {**settings, "path": str(tmp_path / "train")}, "eval": {**settings, "path": str(tmp_path / f"eval.{kind}")}}
+    loaded = load(tmp_path, data)
+    places = [[1, 2], [3, 4], [2, 3], [2, 3]] if kind == "jsonl" else [[]] * 4
+    expected = [[x, *city, *place] for x, city, place in zip([1, 2, 3, 3], [[0, 1], [1, 0], [0, 0], [0, 0]], places)]
+    order = [0, 1, 2, 3] if first_has_values else [2, 3, 0, 1]
+    assert np.concatenate([batch["features"] for batch in loaded["train", 0]]).tolist() == [expected[i] for i in order]
+    assert loaded["eval", 0][0]["features"].tolist() == expected[2:]
+    labels = load(tmp_path, {"train": {**data["train"], "missing": "drop", "label": "city", "columns": ["x"]}})
+    assert labels["train", 0][0]["label"].tolist() == [1, 0]
 
 
 BAD_LINES = {

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -110,7 +111,7 @@ def test_tokens_match_the_tokenizers_library(tmp_path, text, tokenizer, change, 
     done("tokenize", "--out", tmp_path / "out", "--tokenizer", tokenizer, "--documents", documents, text)
     peer = Tokenizer.from_file(str(tokenizer))
     content = text.read_bytes().decode()
-    parts = {"file": [content], "line": content.split("\n"), "paragraph": content.split("\n\n")}[documents]
+    parts = {"file": [content], "line": content.replace("\r\n", "\n").split("\n"), "paragraph": content.split("\n\n")}[documents]
     expected = [i for part in parts if part.strip("\r\n") for i in [*peer.encode(part).ids, peer.token_to_id(END)]]
     ours = tokens_of(tmp_path / "out")
     assert ours.tolist() == expected
@@ -135,6 +136,38 @@ def test_bytes_shards_and_an_evaluation_split(tmp_path):
     both = np.concatenate([tokens_of(tmp_path / "out"), tokens_of(tmp_path / "out", "eval")])
     assert both.tolist() == [*range(256)] * 4 + [256]
     assert len(tokens_of(tmp_path / "out", "eval")) == 256
+
+
+@pytest.mark.parametrize("documents, expected", [("line", ["a", "b", "c"]), ("paragraph", ["a{}b", "c{}"]), ("file", ["a{0}b{0}{0}c{0}"])])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_lines_of_windows_are_lines(tmp_path, documents, expected, end):
+    (tmp_path / "a.txt").write_bytes("a{0}b{0}{0}c{0}".format(end).encode())
+    done("tokenize", "--out", tmp_path / "out", "--bytes", "--documents", documents, tmp_path / "a.txt")
+    assert tokens_of(tmp_path / "out").tolist() == [token for text in expected for token in [*text.format(end).encode(), 256]]
+
+
+@pytest.mark.parametrize("part", ["train", "eval"])
+def test_tokens_of_an_earlier_command_are_not_mixed_with_new_ones(tmp_path, part):
+    (tmp_path / "a.txt").write_text("some text")
+    done("tokenize", "--out", tmp_path / "out", "--bytes", "--eval", 0.5, "--shard-tokens", 2, tmp_path / "a.txt")
+    other = {"train": "eval", "eval": "train"}[part]
+    shutil.rmtree(tmp_path / "out" / other)
+    before = tokens_of(tmp_path / "out", part).tolist()
+    message = refused("tokenize", "--out", tmp_path / "out", "--bytes", tmp_path / "a.txt")
+    assert f"{tmp_path}/out/{part} already has *.bin files: remove it, or choose another folder" in message
+    assert tokens_of(tmp_path / "out", part).tolist() == before and not (tmp_path / "out" / other).exists()
+
+
+def test_options_without_effect_are_refused(tmp_path, text, tokenizer):
+    out = ("--out", tmp_path / "out")
+    bpe = ("train-tokenizer", "--vocab-size", 300, *out)
+    assert "--separator is an option of tokenize, not of train-tokenizer" in refused(*bpe, "--separator", "x", text)
+    assert "--vocab-size is an option of train-tokenizer, not of tokenize" in refused("tokenize", "--bytes", *out, "--vocab-size", 10, text)
+    assert "--out is an option of tokenize, not of index" in refused("index", *out, tmp_path)
+    assert "--separator has no effect with --bytes: the separator is 256" in refused("tokenize", "--bytes", *out, "--separator", "x", text)
+    (tmp_path / "a.txt").write_text("some text")
+    assert "--eval 0.01: of 10 tokens, none remains for evaluation" in refused("tokenize", "--bytes", *out, "--eval", 0.01, tmp_path / "a.txt")
+    assert not (tmp_path / "out").exists()
 
 
 def test_compressed_texts_are_read(tmp_path, text):

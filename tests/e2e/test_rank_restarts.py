@@ -33,13 +33,25 @@ def start(job, options=(), shard="none"):
     return started
 
 
+def train_two_steps(job, started, step):
+    """After which the ranks wait; returns after how many steps they do now."""
+    hold(job, step + 2)
+    wait_until_held(job, started, step + 2)
+    return step + 2
+
+
 def train_until(is_true, job, started, step):
-    """Two steps at a time, after which the ranks wait; returns after how many they do now."""
+    """Two steps at a time; returns after how many steps the ranks wait."""
     while not is_true():
-        step += 2
-        hold(job, step)
-        wait_until_held(job, started, step)
+        step = train_two_steps(job, started, step)
     return step
+
+
+def train_until_joined(job, started, step, count=1):
+    """A process has joined for the `count`-th time, and has taken part in a step."""
+    joined = "lockstep: 1 rank joined: continuing with 2 ranks\n"
+    step = train_until(lambda: said(job).count(joined) == count, job, started, step)
+    return train_two_steps(job, started, step)
 
 
 def stop(job, started, tmp_path_factory, shard="none"):
@@ -65,8 +77,7 @@ def test_a_rank_is_killed_again_and_again(job, tmp_path_factory, shard):
     for count in (1, 2, 3):
         before = set(trainers_of(job))
         os.kill(victims[count - 1], signal.SIGKILL)
-        joined = "lockstep: 1 rank joined: continuing with 2 ranks\n"
-        step = train_until(lambda: said(job).count(joined) == count, job, started, step)
+        step = train_until_joined(job, started, step, count)
         (new,) = set(trainers_of(job)) - before
         victims.append(new)
     stop(job, started, tmp_path_factory, shard)
@@ -156,7 +167,7 @@ def test_some_are_not_started_again(job, tmp_path_factory, fault):
     victim, step = before[1], FIRST
     if fault == "killed too often":
         os.kill(victim, signal.SIGKILL)
-        step = train_until(lambda: "lockstep: 1 rank joined: continuing with 2 ranks\n" in said(job), job, started, step)
+        step = train_until_joined(job, started, step)
         (victim,) = set(trainers_of(job)) - {before[0]}
     os.kill(victim, signal.SIGTERM if fault == "SIGTERM" else signal.SIGKILL)
     train_until(lambda: "continuing with 1 rank\n" in said(job).rpartition("joined")[2], job, started, step)

@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cxxopts.hpp>
 #include <filesystem>
+#include <iterator>
 
 #include "catalog/run_list.h"
 #include "cli/command_words.h"
@@ -100,15 +102,20 @@ std::vector<ConfigNode> parse_sinks(const std::string& text) {
   }
 }
 
+std::vector<ConfigNode> parse_all_sinks(const std::vector<std::string>& texts) {
+  std::vector<ConfigNode> sinks;
+  for (const auto& text : texts) std::ranges::move(parse_sinks(text), std::back_inserter(sinks));
+  return sinks;
+}
+
 // A sink given by name alone gets its settings from the run, if the run has it.
-void choose_sinks(tracking::TrackingConfig& config, const std::vector<std::string>& given) {
+void choose_sinks(tracking::TrackingConfig& config, const std::vector<ConfigNode>& given) {
   ConfigNode list{.kind = ConfigNode::Kind::List};
-  for (const auto& text : given)
-    for (auto& sink : parse_sinks(text)) {
-      const bool is_name = sink.kind == ConfigNode::Kind::Scalar;
-      const auto* const own = is_name ? config.sinks.find(sink.scalar) : nullptr;
-      list.items.push_back(own ? parse_sinks(own->dump().dump()).front() : std::move(sink));
-    }
+  for (const auto& sink : given) {
+    const bool is_name = sink.kind == ConfigNode::Kind::Scalar;
+    const auto* const own = is_name ? config.sinks.find(sink.scalar) : nullptr;
+    list.items.push_back(own ? parse_sinks(own->dump().dump()).front() : sink);
+  }
   config.sinks.read(list, "--sink");
 }
 
@@ -206,8 +213,9 @@ int sync_command(int argc, char** argv) {
     throw config_error("lockstep sync: missing run id; 'lockstep runs list' lists the runs");
   tracking::SyncOptions sync{
       .run_dir = find_run_dir(parsed["run"].as<std::string>(), parsed["dir"].as<std::string>())};
-  sync.config = tracking::read_tracking_config(sync.run_dir);
-  if (parsed.count("sink")) choose_sinks(sync.config, all_values(parsed, "sink"));
+  const auto sinks_given = parse_all_sinks(all_values(parsed, "sink"));
+  sync.config = tracking::read_tracking_config(sync.run_dir, sinks_given);
+  if (parsed.count("sink")) choose_sinks(sync.config, sinks_given);
   sync.ends = catalog::ends_to_sync(sync.run_dir);
   sync.environment = environment_of_process();
   sync.timeout = parse_timeout(parsed["timeout"].as<std::string>()).value;

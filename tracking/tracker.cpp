@@ -1,6 +1,7 @@
 #include "lockstep/tracker.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <exception>
@@ -16,6 +17,7 @@
 #include "tracking/log/log_tail.h"
 #include "tracking/log/unix_time.h"
 #include "tracking/open_tracker.h"
+#include "tracking/runs/on_ranks.h"
 #include "tracking/runs/run_directory.h"
 
 namespace lockstep {
@@ -175,6 +177,20 @@ std::unique_ptr<tracking::AgentProcess> start_agent(const TrackerOptions& option
       .forwarding = forwarding});
 }
 
+// A warning, if sinks are set that are not fed; else empty.
+std::string describe_unfed(const TrackerOptions& options, const tracking::TrackingConfig& config) {
+  if (!config.agent || !options.agent_program.empty() || !tracking::is_main(options.process.rank))
+    return "";
+  std::vector<std::string> names;
+  for (const auto& part : config.sinks.parts())
+    if (part.name() != tracking::kConsoleSink) names.push_back(part.name());
+  if (names.empty()) return "";
+  return fmt::format(
+      "tracking.sinks: not fed during the run, because the program 'lockstep' was not found: {}; "
+      "feed them afterwards with: lockstep sync {}",
+      fmt::join(names, ", "), options.run_dir.string());
+}
+
 std::shared_ptr<Sink> start_console(const ConsoleOptions& console,
                                     const tracking::TrackingConfig& config, int rank) {
   const auto* part = config.sinks.find(tracking::kConsoleSink);
@@ -219,7 +235,10 @@ Tracker tracking::open_tracker(const TrackerOptions& options, const TrackingConf
                         [&] { state->agent = start_agent(options, config, forwarding); });
   if (!state->log && !state->agent) return {};
   state->watch.emplace(state->log ? state->log_path : state->run_dir);
-  return Tracker(std::move(state));
+  Tracker tracker(std::move(state));
+  if (const auto unfed = describe_unfed(options, config); !unfed.empty())
+    tracker.text(TextLevel::Warning, unfed);
+  return tracker;
 }
 
 // Values of the very step of a resume, such as an evaluation that a signal prevented, may already

@@ -13,6 +13,7 @@
 #include "trainer/handshake.h"
 #include "trainer/loop/stop_signals.h"
 #include "trainer/loop/trainer.h"
+#include "trainer/metrics/dataset_metadata.h"
 #include "trainer/observed_session.h"
 #include "trainer/rank_group_training.h"
 #include "trainer/recorded_run.h"
@@ -38,7 +39,7 @@ void record_data_info(const Dataset& train_set, Tracker& tracker, const World& w
   if (!tracking::is_main(world.rank())) return;
   for (const auto& line : train_set.warnings())
     tracker.text(TextLevel::Warning, "data.train: " + line);
-  auto info = train_set.metadata();
+  auto info = trainer::metadata_of(train_set, "data.train");
   const auto file = run_dir / "data.json";
   if (const Json commits = formats::store_commits(); !commits.empty()) {
     const auto earlier =

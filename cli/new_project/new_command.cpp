@@ -50,8 +50,8 @@ void verify_name(const std::string& name) {
         "lockstep new: name '{}': expected lower-case letters, digits and '_', at most {}, "
         "beginning with a letter",
         printable(name, 100), kMaxNameLength));
-  for (const char* taken :
-       {"lockstep", "test", "all", "clean", "install", "class", "int", "namespace"})
+  for (const char* taken : {"lockstep", "test", "all", "clean", "install", "class", "config",
+                            "help", "int", "namespace"})
     if (name == taken)
       throw config_error(fmt::format("lockstep new: name '{}' is reserved; choose another", name));
 }

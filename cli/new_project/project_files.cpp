@@ -146,9 +146,12 @@ REGISTER_DATASET("@name@", @Type@, "points of a line");
 constexpr const char* kSink =
     R"(// A sink: in a run file, tracking: {plugins: [@name@.so], sinks: [{name: @name@}]}
 // The tracking agent calls it; it does not slow down the training.
+#include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
+#@include <lockstep/error.h>
 #@include <lockstep/sink.h>
 
 namespace {
@@ -167,10 +170,22 @@ class @Type@ final : public lockstep::Sink {
  public:
   using Config = @Type@Config;
 
-  @Type@(const Config& config, const lockstep::SinkContext& run) : out_(run.dir / config.file) {}
+  // Opens nothing: of some objects, only destination() is called.
+  @Type@(const Config& config, const lockstep::SinkContext& run)
+      : path_(run.dir / config.file), length_(run.state.is_null() ? 0 : run.state.get<uint64_t>()) {}
+
+  // Without the file, it starts again.
+  bool has_delivered(const lockstep::RunInfo&) const override {
+    return std::filesystem::exists(path_);
+  }
 
   void run_started(const lockstep::RunInfo& info, const lockstep::Json&) override {
-    out_ << "run " << info.id << "\n";
+    out_.open(path_, std::ios::app);
+    std::error_code error;
+    // Lines after the last flush() are written again.
+    std::filesystem::resize_file(path_, length_, error);
+    if (!out_ || error) throw lockstep::environment_error("cannot write " + path_.string());
+    if (length_ == 0) out_ << "run " << info.id << "\n";
   }
 
   void scalars(const lockstep::ScalarRow& row) override {
@@ -178,10 +193,17 @@ class @Type@ final : public lockstep::Sink {
   }
 
   void run_finished(const lockstep::RunEnd& end) override {
-    out_ << "exit code " << end.exit_code << std::endl;
+    out_ << "exit code " << end.exit_code << "\n";
+  }
+
+  lockstep::Json flush() override {
+    if (!out_.flush()) throw lockstep::environment_error("cannot write " + path_.string());
+    return std::filesystem::file_size(path_);
   }
 
  private:
+  std::filesystem::path path_;
+  uint64_t length_;  // of the file at the last flush() of an earlier object
   std::ofstream out_;
 };
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/minor_version.h"
 #include "core/printable.h"
 #include "core/relative_path_hint.h"
 #include "core/system/durable_file.h"
@@ -53,6 +54,15 @@ std::string find_stamp(const std::filesystem::path& path) {
       "plugin {}: has no Lockstep stamp; build it with lockstep_add_plugin()", path.string()));
 }
 
+// A plugin for 2.11.0 is loaded with LibTorch 2.11.1.
+std::string without_patch_release(const std::string& stamp) {
+  constexpr std::string_view kTorch = " torch=";
+  const auto found = stamp.find(kTorch);
+  if (found == std::string::npos) return stamp;
+  const auto begin = found + kTorch.size(), end = std::min(stamp.find(' ', begin), stamp.size());
+  return stamp.substr(0, begin) + minor_of(stamp.substr(begin, end - begin)) + stamp.substr(end);
+}
+
 // Sinks are built without LibTorch, other parts with it.
 bool is_of_a_sink(const std::string& stamp) {
   return stamp.find(" torch=none ") != std::string::npos;
@@ -75,7 +85,7 @@ std::string plugin_stamp(const std::string& torch_version) {
 void load_plugin(const std::filesystem::path& path, const std::string& torch_version) {
   const auto stamp = find_stamp(path);
   const auto expected = plugin_stamp(torch_version);
-  if (stamp != expected)
+  if (without_patch_release(stamp) != without_patch_release(expected))
     throw config_error(fmt::format("plugin {}: built for [{}], this program needs [{}]; {}",
                                    path.string(), stamp, expected, remedy(stamp, expected)));
   // Without a slash, the dynamic linker would search its library path for another file.
@@ -85,6 +95,10 @@ void load_plugin(const std::filesystem::path& path, const std::string& torch_ver
   const auto name = printable(path.filename().string());
   if (std::ranges::find(plugin_names(), name) == plugin_names().end())
     plugin_names().push_back(name);
+}
+
+void load_any_plugin(const std::filesystem::path& path, const std::string& torch_version) {
+  load_plugin(path, is_of_a_sink(find_stamp(path)) ? "" : torch_version);
 }
 
 std::string describe_loaded_plugins() {

@@ -1,6 +1,6 @@
 // Plugins: shared objects whose static initializers register parts. A plugin must be built for the
-// same plugin interface and the same LibTorch as the program. Its stamp is read from the file and
-// verified before any of its code runs.
+// same plugin interface and the same minor version of LibTorch as the program. Its stamp is read
+// from the file and verified before any of its code runs.
 #pragma once
 
 #include <filesystem>
@@ -16,6 +16,9 @@ std::string plugin_stamp(const std::string& torch_version);
 // shared object, has no stamp or a different one (the message has both), or the dynamic linker
 // fails. Thread: call before any other use of the registries.
 void load_plugin(const std::filesystem::path& path, const std::string& torch_version);
+
+// load_plugin(), for a plugin of sinks too, which is built without LibTorch.
+void load_any_plugin(const std::filesystem::path& path, const std::string& torch_version);
 
 // For errors about unknown parts: " (loaded plugins: a.so, b.so)"; empty if none are loaded.
 std::string describe_loaded_plugins();

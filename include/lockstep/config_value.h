@@ -41,7 +41,12 @@ Error bad_value(const ConfigNode& node, const std::string& path, const std::stri
 std::string describe(const ConfigNode& node);
 
 template <class T>
-struct ConfigValue;
+struct ConfigValue {
+  static_assert(sizeof(T) == 0,
+                "a member of this type cannot be in a run file: use bool, int64_t, double, "
+                "std::string, std::optional, std::vector, an enum with choices(), or a struct with "
+                "fields()");
+};
 
 template <>
 struct ConfigValue<bool> {

@@ -101,7 +101,8 @@ class Dataset {
   // Metadata for samplers.
   virtual SampleInfo sample_info() const { return {}; }
 
-  // Returns the samples `indices` (each in [0, size())), in that order. Throws Environment, naming
+  // Returns the samples `indices` (each in [0, size())), in that order: a row of each field per
+  // index; another number is an error. Batch::indices may be undefined. Throws Environment, naming
   // file and sample, when they cannot be read. The default implementation calls fill().
   virtual Batch get_batch(std::span<const int64_t> indices) const;
 
@@ -118,8 +119,10 @@ class Dataset {
   // [number of indices, shape...]. Called only if layout() is not empty. Throws like get_batch().
   virtual void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const;
 
-  // Describes the numbers of a batch, for later use of the model: {"classes": [...],
-  // "columns": {...}}. Stored with the run. Null: no metadata. Called after fit().
+  // Describes the numbers of a batch, for later use of the model, as an object: {"classes": [...],
+  // "columns": {...}}. "classes" are the names of the classes, a list of strings; "vocabulary" is
+  // the number of tokens, an integer. All text is UTF-8. Stored with the run. Null: no metadata.
+  // Called after fit().
   virtual Json metadata() const { return {}; }
 
   // Text: the number of bytes of the text that the targets of `batch` (of this dataset) stand for, for

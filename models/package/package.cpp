@@ -11,6 +11,7 @@
 #include <optional>
 #include <sstream>
 
+#include "core/minor_version.h"
 #include "core/printable.h"
 #include "lockstep/error.h"
 #include "models/package_reference.h"
@@ -214,7 +215,7 @@ void CompiledPackage::verify_weights() const {
 }
 
 void CompiledPackage::verify_host(const HostFacts& host) const {
-  if (manifest_.torch != host.torch)
+  if (minor_of(manifest_.torch) != minor_of(host.torch))
     throw config_error(
         fmt::format("{}: was compiled with LibTorch {}, this is {}: recompile it with the torch "
                     "that Lockstep was built with",

@@ -42,6 +42,14 @@ TEST_CASE("plugin: a plugin of another build is rejected before its code runs") 
   CHECK(::dlopen(OTHER_PLUGIN, RTLD_NOW | RTLD_NOLOAD) == nullptr);
 }
 
+TEST_CASE("plugin: a plugin for another patch release of LibTorch is loaded") {
+  const TemporaryDirectory directory;
+  const auto copy = directory / "other.so";
+  std::filesystem::copy_file(OTHER_PLUGIN, copy);
+  CHECK(error_of([&] { load_plugin(copy, "1.1.0"); }) != "no error");
+  CHECK(error_of([&] { load_plugin(copy, "1.0.7+cpu"); }) == "no error");
+}
+
 TEST_CASE("plugin: a plugin of sinks in the place of another part is named") {
   CHECK(error_of([] {
           load_plugin(GOOD_PLUGIN, "1.0.0");

@@ -59,6 +59,16 @@ def test_private_headers_are_rejected(prefix, tmp_path):
     assert "lockstep/model.h" in text and "lockstep/sink.h" in text
 
 
+def test_member_of_an_unsupported_type_is_named_by_the_compiler(prefix, tmp_path):
+    (tmp_path / "member.cpp").write_text("""#include <lockstep/config_fields.h>
+struct MyConfig { int width = 1; };
+template <class V> void fields(V& v, MyConfig& c) { v("width", c.width, "width"); }
+auto dumped() { return lockstep::ConfigDumper::dump(MyConfig()); }
+""")
+    ended = processes.run(["c++", "-std=c++20", "-fsyntax-only", f"-I{prefix}/include", tmp_path / "member.cpp"], tmp_path)
+    assert ended.code != 0 and "a member of this type cannot be in a run file: use bool, int64_t, double, std::string" in ended.err
+
+
 KINDS = ["dataset", "image_transform", "model", "optimizer", "schedule", "hook"]
 
 
@@ -72,7 +82,9 @@ def parts(prefix, tmp_path_factory):
     (directory / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.25)\nproject(parts LANGUAGES CXX)\nfind_package(lockstep REQUIRED)\n"
         "set(CMAKE_UNITY_BUILD ON)\n"  # quicker: LibTorch's headers are read once
-        f"lockstep_add_plugin(parts {sources})\nlockstep_add_sink_plugin(last_loss sink_example.cpp)\n")
+        f"lockstep_add_plugin(parts {sources})\nlockstep_add_sink_plugin(last_loss sink_example.cpp)\n"
+        "lockstep_add_plugin(invert image_transform_example.cpp)\n"
+        "target_compile_definitions(invert PRIVATE LOCKSTEP_WITHOUT_TORCH)\n")  # quicker
     return configure_and_build(directory, prefix, directory / "build")
 
 
@@ -90,6 +102,17 @@ def test_plugins_of_every_kind_train(job, parts):
     assert 0 < float(loss.read_text()) < 0.2
     image = processes.run([TRAINER, "--schema", parts / "parts.so"], run)
     assert '"invert"' in image.out
+    sink = processes.run([TRAINER, "--schema", parts / "last_loss.so"], run)
+    assert sink.code == 0 and '"last_loss"' in sink.out, sink.err
+
+
+def test_image_transforms_of_one_name_are_rejected(job, parts):
+    plugins = [str(parts / "parts.so"), str(parts / "invert.so")]
+    job.config["plugins"] = plugins
+    job.write()
+    for command in ([TRAINER, job.file], [TRAINER, "--schema", *plugins], [TRAINER, "--help", job.file]):
+        ended = processes.run(command, job.directory)
+        assert ended.code == 78 and "two image transforms are registered as 'invert'" in ended.err, ended.err
 
 
 def use_plugin(job, path):

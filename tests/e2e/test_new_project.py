@@ -33,7 +33,14 @@ def test_project_builds_and_passes_its_test(prefix, kind, tmp_path):
         assert ended.code == 0, ended.out + ended.err
     if kind == "sink":
         (text,) = (project / "build" / "runs").glob("*/sinks/my_part/*/my_part.txt")
-        assert text.read_text().endswith("exit code 0\n")
+        lines = text.read_text()
+        assert lines.startswith("run ") and lines.endswith("exit code 0\n")
+        for is_deleted in (False, False, True):
+            if is_deleted:
+                text.unlink()
+            ended = processes.run([prefix / "bin" / "lockstep", "sync", text.parents[3]], project)
+            assert ended.code == 0 and ended.out == "my_part: complete\n", ended.err
+            assert text.read_text() == lines
 
 
 def test_a_build_directory_on_the_path_names_the_installation(prefix, tmp_path):
@@ -56,7 +63,7 @@ def test_nothing_is_overwritten(tmp_path):
 @pytest.mark.parametrize("words, message", [
     (["run", "../up"], "name '../up': expected lower-case letters"), (["run", "Upper"], "name 'Upper': expected"),
     (["run", "1st"], "name '1st': expected"), (["run", ""], "name '': expected"), (["run", "x" * 61], "at most 60"),
-    (["sink", "class"], "name 'class' is reserved"), (["modle", "x"], "unknown kind 'modle'; did you mean 'model'?"),
+    (["sink", "class"], "name 'class' is reserved"), (["sink", "config"], "name 'config' is reserved"), (["modle", "x"], "unknown kind 'modle'; did you mean 'model'?"),
     (["run"], "usage: lockstep new run NAME"),
     (["model", "mlp"], "lockstep new: Lockstep has a model 'mlp'; choose another name"),
     (["dataset", "csv"], "Lockstep has a dataset 'csv'; choose"), (["sink", "console"], "Lockstep has a sink 'console'; choose"),

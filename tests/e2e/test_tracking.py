@@ -16,7 +16,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import processes
-from processes import LOCKSTEP, TIMEOUT_S, SOURCE, wait_until
+from processes import LOCKSTEP, SOURCE, TIMEOUT_S, TRAINER, wait_until
 
 sys.path.insert(0, str(SOURCE / "tests" / "tracking" / "mlflow"))
 from receiver import Receiver  # noqa: E402
@@ -250,6 +250,20 @@ def test_sync_with_invalid_arguments(tmp_path, words, text):
     assert ended.code == 78 and ended.err.count("\n") == 1 and ended.err.startswith(f"lockstep: error: {text}"), ended.err
 
 
+def test_sync_to_a_sink_of_lockstep_needs_no_plugin_of_the_run(tmp_path):
+    shutil.copytree(SOURCE / "tests" / "golden" / "0.1-run", tmp_path / "runs")
+    (run,) = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())
+    text = (run / "config.yaml").read_text()
+    with_plugin = text.replace('"1 s"}]\n  plugins: []', '"1 s"}, csv, {name: mine}]\n  plugins: [build/mine.so]')
+    assert text != with_plugin
+    (run / "config.yaml").write_text(with_plugin)
+    ended = processes.run([LOCKSTEP, "sync", run.name, "--sink", "csv", "--sink", "{name: jsonl}"], tmp_path)
+    assert ended.code == 0 and ended.out == "csv: complete\njsonl: complete\n", ended.err
+    for words in ([], ["--sink", "mine"], ["--sink", "csv", "--sink", "mine"]):
+        ended = processes.run([LOCKSTEP, "sync", run.name, *words], tmp_path)
+        assert ended.code == 78 and "plugin build/mine.so: no such file" in ended.err, ended.err
+
+
 def test_sync_without_permission_does_not_wait():
     with tempfile.TemporaryDirectory(prefix="lockstep-sync-") as directory:
         run_dir = pathlib.Path(directory, "runs", "old")
@@ -324,6 +338,24 @@ def test_run_without_an_agent_is_completed_by_sync(job):
     expected = logged(job, run_dir.name)
     assert of_jsonl(run_dir, run_dir.name) == expected
     assert of_csv(run_dir, run_dir.name) == expected
+
+
+def test_program_elsewhere_finds_the_agent_by_its_launcher_or_on_the_path(job):
+    """A program with trainer_main() has no `lockstep` next to it."""
+    use_file_sinks(job)
+    program = job.directory / "program"
+    shutil.copy(TRAINER, program)
+    for command, path in (([LOCKSTEP, "launch", "-n", "1", "--program", program], "/usr/bin:/bin"),
+                          ([program], f"{pathlib.Path(LOCKSTEP).parent}:/usr/bin:/bin")):
+        ended = processes.run([*command, job.file], job.directory, env=processes.environment(PATH=path))
+        assert ended.code == 0 and "not fed" not in ended.out, ended.err
+        run_dir = job.only_run()
+        assert of_csv(run_dir, run_dir.name) == logged(job, run_dir.name)
+        shutil.rmtree(job.runs)
+    ended = processes.run([program, job.file], job.directory, env=processes.environment(PATH="/usr/bin:/bin"))
+    assert ended.code == 0, ended.err
+    assert "warning: tracking.sinks: not fed during the run, because the program 'lockstep' was not found: " in ended.out
+    assert f"; feed them afterwards with: lockstep sync {job.only_run()}\n" in ended.out
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])

@@ -218,6 +218,26 @@ TEST_CASE(
   CHECK(read_event_log(event_log_path(dir.path(), 0)).rows.size() == 1);
 }
 
+TEST_CASE("tracker: sinks that are not fed are named in a warning") {
+  const TemporaryDirectory dir;
+  const auto texts_with = [&](const std::string& name, const std::string& tracking) {
+    auto options = options_for(dir / name);
+    options.tracking = tracking;
+    open_tracker(options);
+    return read_event_log(event_log_path(dir / name, 0)).texts;
+  };
+  const auto texts = texts_with("a", "{sinks: [console, csv, tensorboard]}");
+  REQUIRE(texts.size() == 1);
+  CHECK(texts[0].level == TextLevel::Warning);
+  CHECK(
+      texts[0].line ==
+      "tracking.sinks: not fed during the run, because the program 'lockstep' was not found: csv, "
+      "tensorboard; feed them afterwards with: lockstep sync " +
+          (dir / "a").string());
+  CHECK(texts_with("b", "{sinks: [console]}").empty());
+  CHECK(texts_with("c", "{sinks: [csv], agent: false}").empty());
+}
+
 TEST_CASE("tracker: dropped records are counted and reported at the end") {
   const TemporaryDirectory dir;
   auto tracker = open_tracker(options_for(dir.path()));

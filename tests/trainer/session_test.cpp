@@ -1,8 +1,12 @@
 #include "lockstep/session.h"
 
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 
 #include "core/system/durable_file.h"
+#include "lockstep/dataset.h"
 #include "lockstep/error.h"
 #include "lockstep/tracker.h"
 #include "tests/temporary_directory.h"
@@ -29,6 +33,52 @@ optimizer: {name: sgd, lr: 0.1}
 train: {epochs: 2, log_every: 1 step}
 tracking: {sinks: []}
 )";
+
+struct DescribedConfig {
+  std::string metadata = "null";  // JSON
+};
+template <class V>
+void fields(V& v, DescribedConfig& c) {
+  v("metadata", c.metadata,
+    "JSON that metadata() returns; the class 'caf?' ends with a byte of Latin-1");
+}
+
+class Described final : public Dataset {
+ public:
+  using Config = DescribedConfig;
+  explicit Described(const Config& config) : metadata_(Json::parse(config.metadata)) {
+    if (!metadata_.is_object() || !metadata_.value("classes", Json()).is_array()) return;
+    auto& first = metadata_["classes"][0];
+    if (first == "caf?") first = "caf\xe9";
+  }
+  int64_t size() const override { return 32; }
+  Batch get_batch(std::span<const int64_t> indices) const override {
+    const auto count = std::ssize(indices);
+    return {.fields = {{"image", at::ones({count, 3})}, {"label", at::zeros({count}, at::kLong)}},
+            .indices = {}};
+  }
+  Json metadata() const override { return metadata_; }
+
+ private:
+  Json metadata_;
+};
+REGISTER_DATASET("described", Described, "a dataset with the given metadata");
+
+// The data.json of a run with that metadata, or the error.
+std::string trained_with(const std::string& metadata) {
+  const TemporaryDirectory dir;
+  write_file_durably(dir / "run.yaml", kRunFile);
+  const auto data = fmt::format("{{name: described, metadata: '{}'}}", metadata);
+  try {
+    const auto result =
+        run_session({.config_path = dir / "run.yaml",
+                     .overrides = {"run.dir=" + dir.path().string(), "data.train=" + data,
+                                   "data.eval=" + data, "tracking.media={confusion: true}"}});
+    return Json::parse(read_file(result.run_dir / "data.json")).dump();
+  } catch (const Error& error) {
+    return std::string(kind_name(error.kind())) + ": " + error.what();
+  }
+}
 
 // A program that has opened its own run.
 struct ProgramWithRun {
@@ -77,4 +127,19 @@ TEST_CASE("session: a failure in a run of the program is recorded by the program
   CHECK_THROWS_WITH(program.train(), Catch::Contains("mine/checkpoints"));
   CHECK(tracker.is_logging());
   CHECK_FALSE(tracking::read_run_end(run_dir));
+}
+
+TEST_CASE("session: metadata of another type than that of dataset.h is an error of the input") {
+  const std::string of_dataset = "config: data.train: metadata() of the dataset: ";
+  CHECK(trained_with("[1]") == of_dataset + "expected an object, got [1]");
+  CHECK(trained_with(R"({"vocabulary": ["a"]})") ==
+        of_dataset + R"('vocabulary': expected an integer, the number of tokens, got ["a"])");
+  for (const std::string classes : {"3", "[0,1]"})
+    CHECK(trained_with(R"({"classes": )" + classes + "}") ==
+          of_dataset + "'classes': expected a list of strings, got " + classes);
+}
+
+TEST_CASE("session: bytes of metadata that are not UTF-8 are replaced") {
+  CHECK(trained_with(R"({"classes": ["caf?", "tea"]})") ==
+        "{\"classes\":[\"caf\xef\xbf\xbd\",\"tea\"]}");
 }

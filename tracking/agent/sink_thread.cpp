@@ -119,6 +119,8 @@ FeedState SinkThread::pump(Entry& entry) {
     record_failure(entry, error.what(), error.kind() == ErrorKind::Config);
   } catch (const std::exception& error) {
     record_failure(entry, error.what(), false);
+  } catch (...) {  // of a plugin
+    record_failure(entry, "an exception of an unknown type", false);
   }
   return FeedState::Waiting;
 }

@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "core/config/plugin.h"
 #include "lockstep/error.h"
@@ -27,18 +28,32 @@ void wait_for_node_logs(const std::filesystem::path& run_dir) {
     ::poll(nullptr, 0, kSyncTickMs);
 }
 
+// A sink of a list in a run file.
+bool is_registered(const ConfigNode& sink) {
+  const auto* name = sink.kind == ConfigNode::Kind::Map ? sink.find("name") : &sink;
+  return name && sink_registry().find(name->scalar);
+}
+
+void load_plugins_of_sinks(const ConfigNode& section) {
+  if (const auto* plugins = section.find("plugins"))
+    for (const auto& path : ConfigValue<std::vector<std::string>>::read(*plugins, "plugins"))
+      load_plugin(path, "");
+}
+
 }  // namespace
 
-TrackingConfig read_tracking_config(const std::filesystem::path& run_dir) {
+TrackingConfig read_tracking_config(const std::filesystem::path& run_dir,
+                                    const std::vector<ConfigNode>& wanted) {
   TrackingConfig config;
   std::error_code ignored;
   if (!std::filesystem::exists(run_dir / "config.yaml", ignored)) return config;
-  const auto root = read_config_file(run_dir / "config.yaml");
-  const auto* section = root.find("tracking");
+  auto root = read_config_file(run_dir / "config.yaml");
+  auto* section = root.find("tracking");
   if (!section || section->kind != ConfigNode::Kind::Map) return config;
-  if (const auto* plugins = section->find("plugins"))
-    for (const auto& path : ConfigValue<std::vector<std::string>>::read(*plugins, "plugins"))
-      load_plugin(path, "");
+  if (wanted.empty() || !std::ranges::all_of(wanted, is_registered))
+    load_plugins_of_sinks(*section);
+  else if (auto* sinks = section->find("sinks"))
+    std::erase_if(sinks->items, std::not_fn(is_registered));
   read_fields(*section, "tracking", config);
   return config;
 }

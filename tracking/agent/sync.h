@@ -14,8 +14,11 @@
 namespace lockstep::tracking {
 
 // Reads the `tracking:` section from the config.yaml of a recorded run, and loads its plugins.
-// Returns the defaults if the file does not exist. Throws Config if it cannot be read.
-TrackingConfig read_tracking_config(const std::filesystem::path& run_dir);
+// Returns the defaults if the file does not exist. Throws Config if it cannot be read. `wanted`: the
+// only sinks that are needed, as in a run file; if Lockstep has all of them, the plugins are not
+// loaded, and their sinks are left out.
+TrackingConfig read_tracking_config(const std::filesystem::path& run_dir,
+                                    const std::vector<ConfigNode>& wanted = {});
 
 struct SyncOptions {
   std::filesystem::path run_dir;

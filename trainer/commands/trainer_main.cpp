@@ -12,7 +12,6 @@
 #include <csignal>
 #include <cstdio>
 #include <iostream>
-#include <sstream>
 #include <string>
 
 #include "core/config/config_text.h"
@@ -38,6 +37,7 @@
 #include "trainer/commands/prediction.h"
 #include "trainer/commands/store_check.h"
 #include "trainer/commands/usage.h"
+#include "trainer/lockstep_program.h"
 #include "trainer/observed_session.h"
 
 namespace lockstep {
@@ -181,33 +181,8 @@ ConsoleOptions console_options() {
           .columns = has_size ? size.ws_col : 80};
 }
 
-// In the folder of this program, or in bin/ if this is lib/lockstep/. Empty if there is none.
-std::filesystem::path sibling_program(const char* name) {
-  std::error_code error;
-  const auto folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
-  for (const auto& path : {folder / name, folder / ".." / ".." / "bin" / name})
-    if (std::filesystem::exists(path, error)) return path.lexically_normal();
-  return {};
-}
-
-// How a user calls the `lockstep` program next to this one: its name if PATH finds it, else its
-// path.
-std::string lockstep_command() {
-  const auto own = sibling_program("lockstep");
-  if (own.empty()) return "lockstep";
-  std::error_code error;
-  std::istringstream folders(environment("PATH").value_or(""));
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const auto found = std::filesystem::path(folder) / "lockstep";
-    if (!std::filesystem::exists(found, error)) continue;
-    if (std::filesystem::equivalent(found, own, error)) return "lockstep";
-    break;
-  }
-  const auto from_here = std::filesystem::proximate(own, error).string();
-  return from_here.size() < own.string().size() ? from_here : own.string();
-}
-
-void print_result(const SessionResult& result) {
+// `program`: lockstep.
+void print_result(const SessionResult& result, const std::filesystem::path& program) {
   if (!tracking::is_main(result.rank)) return;
   // `lockstep verify` removes a temporary run afterwards.
   const bool is_kept = !environment("LOCKSTEP_TEMPORARY_RUN");
@@ -229,7 +204,7 @@ void print_result(const SessionResult& result) {
     std::cout << fmt::format(
         "run: {0}\ninspect with: {1} runs show {2} --dir {3}\n"
         "              {1} ui --dir {3}   (in a browser)\n",
-        result.run_dir.string(), shell_word(lockstep_command()), result.run_id,
+        result.run_dir.string(), shell_word(trainer::shown_program(program)), result.run_id,
         shell_word(result.run_dir.parent_path().string()));
   std::cout << std::flush;
 }
@@ -249,16 +224,17 @@ int train(const Arguments& arguments, int argc, char** argv, const RankEnv& rank
           ProgressPage& progress) {
   progress.begin(ranks.rank);
   const launch::StackReporter stack_reporter(progress);
+  const auto program = trainer::lockstep_program(ranks.launcher);
   const auto result = trainer::run_observed_session({.config_path = arguments.run_file(),
                                                      .overrides = arguments.overrides(),
                                                      .resume_id = arguments.resume_id,
                                                      .ranks = ranks,
                                                      .command = {argv, argv + argc},
                                                      .console = console_options(),
-                                                     .agent_program = sibling_program("lockstep"),
+                                                     .agent_program = program,
                                                      .handle_signals = true},
                                                     progress);
-  print_result(result);
+  print_result(result, program);
   return result.signal ? 128 + result.signal : 0;
 }
 
@@ -324,7 +300,7 @@ Json schema_with_plugins(const Arguments& arguments) {
     if (is_run_file(path))
       trainer::load_plugins_of(path);
     else if (arguments.command == Command::Schema)
-      load_plugin(path, TORCH_VERSION);
+      load_any_plugin(path, TORCH_VERSION);
   return trainer::run_config_schema();
 }
 
@@ -384,8 +360,8 @@ int run_command(const Arguments& arguments, int argc, char** argv, const RankEnv
 int trainer_main(int argc, char** argv) {
   disable_malloc_trim();
   c10::initLogging();  // reads TORCH_CPP_LOG_LEVEL
-  // Writing to a closed connection is reported as an error instead.
-  std::signal(SIGPIPE, SIG_IGN);
+  // Writing to a closed connection, or beyond a limit on file sizes, is reported as an error instead.
+  for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   launch::report_crashes("lockstep-trainer");
   const auto error_file = environment("TORCHELASTIC_ERROR_FILE");
   const auto progress = open_progress_page();

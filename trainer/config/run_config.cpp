@@ -10,6 +10,7 @@
 #include "core/config/plugin.h"
 #include "core/config/run_file.h"
 #include "core/printable.h"
+#include "lockstep/image_transform.h"
 #include "lockstep/rank_env.h"
 #include "tracking/alerts/alert_rules.h"
 
@@ -44,6 +45,7 @@ void verify_registries() {
   sink_registry().verify();
   model_registry().verify();
   dataset_registry().verify();
+  image_transform_registry().verify();
   optimizer_registry().verify();
   schedule_registry().verify();
   hook_registry().verify();
@@ -146,6 +148,7 @@ void load_plugins_of(const std::filesystem::path& path) {
 }
 
 Json run_config_schema() {
+  verify_registries();
   Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
                  {"title", "Lockstep run file"}};
   schema.update(ConfigDescriber::describe(RunConfig{}));

@@ -54,7 +54,7 @@ RunConfig load_run_config(const std::filesystem::path& path,
 void load_plugins_of(const std::filesystem::path& path);
 
 // JSON Schema (draft 2020-12) of a run file with every registered part, including those of loaded
-// plugins.
+// plugins. Throws Config if two of them have one name.
 Json run_config_schema();
 
 }  // namespace lockstep::trainer

@@ -16,6 +16,7 @@
 #include "tracking/runs/on_ranks.h"
 #include "tracking/sinks/png.h"
 #include "trainer/metrics/class_counts.h"
+#include "trainer/metrics/dataset_metadata.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -101,9 +102,8 @@ void verify_media(const tracking::MediaConfig& config, const Batch& batch, const
 EvaluationMedia::EvaluationMedia(const tracking::MediaConfig& config, World& world,
                                  const Dataset& eval_set)
     : config_(config), world_(world), eval_set_(eval_set) {
-  const auto metadata = eval_set.metadata();
-  if (metadata.is_object() && metadata.contains("classes"))
-    classes_ = metadata["classes"].get<std::vector<std::string>>();
+  const auto metadata = metadata_of(eval_set, "data.eval");
+  if (metadata.contains("classes")) classes_ = metadata["classes"].get<std::vector<std::string>>();
 }
 
 void EvaluationMedia::add_batch(const Batch& batch, const Outputs& outputs) {

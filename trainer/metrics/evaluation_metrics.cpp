@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "lockstep/error.h"
+#include "trainer/metrics/dataset_metadata.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -47,8 +48,8 @@ EvaluationMetrics::EvaluationMetrics(const std::vector<EvalMetric>& metrics,
       num_samples_(eval_set.size()),
       with_confusion_(with_confusion),
       counted_(metrics.size() + 1, 0) {
-  const auto metadata = eval_set.metadata();
-  if (metadata.is_object() && metadata.contains("classes"))
+  const auto metadata = metadata_of(eval_set, "data.eval");
+  if (metadata.contains("classes"))
     class_names_ = metadata["classes"].get<std::vector<std::string>>();
 }
 

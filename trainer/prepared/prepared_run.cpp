@@ -24,6 +24,7 @@
 #include "trainer/checkpoint/initial_weights.h"
 #include "trainer/config/precision.h"
 #include "trainer/config/run_length.h"
+#include "trainer/metrics/dataset_metadata.h"
 #include "trainer/prepared/example_data.h"
 #include "trainer/prepared/first_samples.h"
 #include "trainer/prepared/frozen_parameters.h"
@@ -109,16 +110,6 @@ void verify_optimizer(const RunConfig& config) {
         fmt::format("train.ema cannot be combined with optimizer '{}', which averages the weights "
                     "itself; remove one",
                     config.optimizer.name()));
-}
-
-// The number of tokens that the tokenizers of the datasets can produce; 0: there are none.
-int64_t vocabulary_of(const data::TrainAndEval& data) {
-  int64_t greatest = 0;
-  for (const auto* dataset : {data.train.get(), data.eval.get()}) {
-    const auto metadata = dataset ? dataset->metadata() : Json();
-    if (metadata.is_object()) greatest = std::max(greatest, metadata.value("vocabulary", greatest));
-  }
-  return greatest;
 }
 
 // The settings that training and prediction share.

@@ -103,6 +103,23 @@ TEST_CASE("sink thread: a file without permission is retried only while the run 
   Recorder::shared().reset();
 }
 
+TEST_CASE("sink thread: anything that a sink throws is its problem") {
+  const TemporaryDirectory dir;
+  const auto run = dir / "job";
+  std::filesystem::create_directories(run / "events");
+  Recorder::shared().reset();
+  Recorder::shared().flush_with([] { throw 42; });
+  {
+    SinkThread thread(Feed::SinkPart(sink_registry(), "recorder"),
+                      [](const std::string&) { return std::nullopt; });
+    const auto plan = finished_entry(run, 0);
+    thread.add(plan);
+    thread.set_end(plan.id, kFinishedRun);
+    wait_until([&] { return thread.status().problem == "an exception of an unknown type"; });
+  }
+  Recorder::shared().reset();
+}
+
 TEST_CASE("retry later: the pause is at most ten minutes") {
   const auto pause = [](const std::string& text) {
     return pause_of({.status = 503, .headers = {{"retry-after", text}}, .body = ""});

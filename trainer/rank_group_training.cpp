@@ -8,6 +8,7 @@
 #include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
 #include "tracking/runs/rank_losses.h"
+#include "trainer/config/run_length.h"
 #include "trainer/handshake.h"
 #include "trainer/prepared/shard_choice.h"
 
@@ -215,8 +216,10 @@ void GroupTraining::enter(const HandedOver& state, const launch::GroupAnswer& pl
   world.regroup(connection);
   world.set_timeout(timeout);
   auto pids = verify_ranks_agree(world, run);
-  const auto step = state.checkpoint.head.position.step;
-  takes_log_ = record.change_ranks(step, std::move(pids)) || takes_log_;
+  const auto& position = state.checkpoint.head.position;
+  const auto total_steps = length_of_run(run.config.train, run.plan, position).total_steps;
+  const RunLength planned{total_steps, static_cast<double>(run.config.train.epochs)};
+  takes_log_ = record.change_ranks(planned, position.step, std::move(pids)) || takes_log_;
   for (const auto& loss : unrecorded_) record_loss(loss);
   world.progress().enter(Phase::Building);
   trainer_ = Trainer::create(trainer_parts());

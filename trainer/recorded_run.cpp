@@ -1,5 +1,6 @@
 #include "trainer/recorded_run.h"
 
+#include <ATen/Version.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <torch/version.h>
@@ -29,7 +30,6 @@
 #include "tracking/runs/stop_request.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/checkpoint_mirror.h"
-#include "trainer/config/run_length.h"
 #include "trainer/log_forwarding.h"
 
 namespace lockstep::trainer {
@@ -52,6 +52,16 @@ std::string choose_run_id(World& world, const SessionOptions& options, const Run
         .value_or(new_run_id(config.run.name));
   if (const auto earlier = world.get_value(kRunIdKey)) return *earlier;
   return new_run_id(config.run.name);
+}
+
+// Of the LibTorch that this process uses; TORCH_VERSION is the one that Lockstep was built with.
+std::string libtorch_version() {
+  constexpr std::string_view kKey = " TORCH_VERSION=";
+  const auto settings = at::show_config();
+  const auto found = settings.find(kKey);
+  if (found == std::string::npos) return TORCH_VERSION;
+  const auto begin = found + kKey.size();
+  return settings.substr(begin, settings.find(',', begin) - begin);
 }
 
 bool has_checkpoint(const std::filesystem::path& run_dir) {
@@ -189,7 +199,7 @@ class ManagedRun final : public RecordedRun {
   void open(RunLength planned, int64_t resumed) override {
     distributed::act_on_main(world_, "run directory", [&] {
       create_run_directory(dir(), process_, run_.resolved);
-      tracking::write_software(dir(), {{"lockstep", kVersion}, {"libtorch", TORCH_VERSION}});
+      tracking::write_software(dir(), {{"lockstep", kVersion}, {"libtorch", libtorch_version()}});
       tracking::clear_stop_request(dir());  // of an earlier part of the run
       world_.set_value(kRunIdKey, id());
       return true;
@@ -200,14 +210,13 @@ class ManagedRun final : public RecordedRun {
     start_tracker(resumed, forwarding);
   }
 
-  bool change_ranks(int64_t step, std::vector<int64_t> local_pids) override {
+  bool change_ranks(RunLength planned, int64_t step, std::vector<int64_t> local_pids) override {
     is_claimed_ = is_open_ = true;
     local_pids_ = std::move(local_pids);
     process_.rank = options_.ranks.rank;
     process_.local_rank = options_.ranks.local_rank;
     process_.world_size = options_.ranks.world_size;
-    process_.planned = {length_of_run(run_.config.train, run_.plan).total_steps,
-                        static_cast<double>(run_.config.train.epochs)};
+    process_.planned = planned;
     // The main rank may change although its process is alive: to one that completed another step. It
     // waits for the log.
     if (tracker_.is_logging() && !tracking::is_main(process_.rank)) tracker_ = {};

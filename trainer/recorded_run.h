@@ -35,7 +35,10 @@ class RecordedRun {
   // Collective. The ranks in the session's options have changed: the new main rank describes the run,
   // and, if another process has recorded it until now, continues its record after step `step`. Returns
   // whether this process does that.
-  virtual bool change_ranks(int64_t /*step*/, std::vector<int64_t> /*local_pids*/) { return false; }
+  virtual bool change_ranks(RunLength /*planned*/, int64_t /*step*/,
+                            std::vector<int64_t> /*local_pids*/) {
+    return false;
+  }
   // Records how the run ended. Returns one line if its record is lost, else "".
   virtual std::string finish(const RunEnd&) { return {}; }
   virtual void fail(const std::exception& /*error*/) {}

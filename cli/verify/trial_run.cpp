@@ -97,7 +97,9 @@ fs::path train_trial(const fs::path& runs, const TrialOptions& options) {
   arguments.push_back(options.run_file.string());
   arguments.insert(arguments.end(), options.overrides.begin(), options.overrides.end());
   // Last, as these replace those of the user.
-  arguments.insert(arguments.end(), {"run.dir=" + runs.string(), "checkpoint.keep_last=1000000",
+  arguments.insert(arguments.end(), {"run.dir=" + runs.string(),
+                                     fmt::format("checkpoint.every={} steps", options.every),
+                                     "checkpoint.keep_last=1000000", "checkpoint.mirror=null",
                                      "tracking.sinks=[console]", "tracking.checkpoints=none"});
   const auto is_saved = [&] {
     const auto run = find_run(runs);

@@ -28,12 +28,14 @@ struct TrialOptions {
   int ranks = 1;
   std::filesystem::path resumed = {};  // the run whose checkpoint `begin` is continued
   int64_t begin = 0, end = 1;          // steps; begin 0: a new run
+  int64_t every = 1;                   // steps between checkpoints
   std::vector<std::string> overrides = {};
 };
 
-// Trains with `lockstep launch` in the directory `runs`, without sinks, until the checkpoint of step
-// `end` is saved. Returns the directory of the run. Throws what the launcher failed with, Config if the
-// run ends before, and Environment if this process is asked to stop, after the ranks have ended.
+// Trains with `lockstep launch` in the directory `runs`, without sinks and without a mirror, until the
+// checkpoint of step `end` is saved. Returns the directory of the run. Throws what the launcher failed
+// with, Config if the run ends before, and Environment if this process is asked to stop, after the
+// ranks have ended.
 std::filesystem::path train_trial(const std::filesystem::path& runs, const TrialOptions& options);
 
 // Compares the weights and the optimizer state of two runs at `step` and prints the result, as

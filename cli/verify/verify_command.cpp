@@ -5,6 +5,9 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <numeric>
+#include <optional>
+#include <utility>
 
 #include "catalog/run_list.h"
 #include "cli/command_words.h"
@@ -86,6 +89,40 @@ Stretch choose_stretch(const std::vector<int64_t>& steps, const std::string& opt
   return stretch;
 }
 
+int64_t common_divisor(const std::vector<int64_t>& steps) {
+  int64_t divisor = 0;
+  for (const auto step : steps) divisor = std::gcd(divisor, step);
+  return divisor;
+}
+
+// A trial saves checkpoints at regular steps. If those of the run are at others, because it was stopped
+// or saves by time, there is one trial for each instead of one that saves many more.
+std::vector<Stretch> trials_of(const Stretch& stretch) {
+  const auto every = common_divisor(stretch.compared);
+  const auto num_saved = stretch.compared.back() / every - stretch.begin / every;
+  if (num_saved == static_cast<int64_t>(stretch.compared.size())) return {stretch};
+  std::vector<Stretch> trials;
+  auto begin = stretch.begin;
+  for (const auto step : stretch.compared) trials.push_back({std::exchange(begin, step), {step}});
+  return trials;
+}
+
+// Returns the first step at which the bits of the run and of `trial` differ; nullopt: none.
+std::optional<int64_t> find_difference(const fs::path& run, const Stretch& stretch,
+                                       TrialOptions trial) {
+  const TemporaryDirectory runs(run.parent_path());
+  trial.begin = stretch.begin;
+  trial.end = stretch.compared.back();
+  trial.every = common_divisor(stretch.compared);
+  const auto again = train_trial(runs.path(), trial);
+  for (const auto step : stretch.compared) {
+    fmt::print("step {}:\n", step);
+    std::fflush(stdout);
+    if (!compare_checkpoints(run, again, step)) return step;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 int verify_command(int argc, char** argv) {
@@ -120,18 +157,15 @@ int verify_command(int argc, char** argv) {
   fmt::print("verify: {}, steps {} to {} on {} rank{}\n", run.filename().string(), stretch.begin,
              stretch.compared.back(), ranks, ranks == 1 ? "" : "s");
   std::fflush(stdout);
-  const TemporaryDirectory runs(run.parent_path());
-  const auto again = train_trial(runs.path(), {.run_file = run / "config.yaml",
-                                               .ranks = ranks,
-                                               .resumed = run,
-                                               .begin = stretch.begin,
-                                               .end = stretch.compared.back(),
-                                               .overrides = all_values(parsed, "overrides")});
-  for (const auto step : stretch.compared) {
-    fmt::print("step {}:\n", step);
-    std::fflush(stdout);
-    if (compare_checkpoints(run, again, step)) continue;
-    fmt::print("verify: different at step {}; the checkpoints before it are bit-identical\n", step);
+  const TrialOptions trial{.run_file = run / "config.yaml",
+                           .ranks = ranks,
+                           .resumed = run,
+                           .overrides = all_values(parsed, "overrides")};
+  for (const auto& part : trials_of(stretch)) {
+    const auto step = find_difference(run, part, trial);
+    if (!step) continue;
+    fmt::print("verify: different at step {}; the checkpoints before it are bit-identical\n",
+               *step);
     return 1;
   }
   fmt::print("verify: bit-identical\n");

@@ -79,8 +79,8 @@ int verify_setup_command(int argc, char** argv) {
   TrialOptions trial{.run_file = parsed["config"].as<std::string>(),
                      .ranks = ranks,
                      .end = 2 * steps,
+                     .every = steps,
                      .overrides = all_values(parsed, "overrides")};
-  trial.overrides.push_back(fmt::format("checkpoint.every={} steps", steps));
   const auto whole = train_trial(runs.path() / "whole", trial);
 
   trial.resumed = whole;

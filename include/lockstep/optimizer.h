@@ -54,6 +54,11 @@ class Optimizer {
   // results.
   virtual bool is_elementwise() const { return false; }
 
+  // Whether a parameter may be frozen at first (train.freeze), and have the state of a new optimizer when
+  // others have been trained already: they share nothing, such as a count of steps. If so,
+  // load_state() gets state() for what was frozen in the checkpoint.
+  virtual bool can_unfreeze() const { return false; }
+
   // Whether evaluations and checkpoints use other weights than training, e.g. an average of them. If
   // so, use_evaluation_weights() sets the parameters to those, and use_training_weights() sets them
   // back, bit by bit. Called in turns on every rank, with autograd disabled and no step() in between.

@@ -22,16 +22,27 @@
 //   REGISTER_SCHEDULE("halving", Halving, "halves the learning rate at fixed intervals");
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "lockstep/registry.h"
 
 namespace lockstep {
 
-// The inputs of a schedule, known before the first step.
+// The inputs of a schedule, known before the first step that a process trains.
 struct ScheduleSpan {
   int64_t total_steps = 0;      // optimizer steps in the run
   int64_t steps_per_epoch = 0;  // optimizer steps in an epoch
+  // Epoch e begins this many steps before e * steps_per_epoch: not 0 if the run was resumed with
+  // another number of samples per step.
+  int64_t epoch_shift = 0;
+  bool is_followed = false;  // by another schedule, which begins after total_steps
+
+  // The epoch of step `step` (both 0-based), which is not before the step at which the run was
+  // resumed.
+  int64_t epoch_of(int64_t step) const {
+    return (step + epoch_shift) / std::max<int64_t>(1, steps_per_epoch);
+  }
 };
 
 class Schedule {
@@ -46,7 +57,7 @@ class Schedule {
 // Linear warm-up: the factor for step `step`; 1 from step `warmup_steps` on.
 double warmup_factor(int64_t step, int64_t warmup_steps);
 
-// Throws Config if the warm-up is longer than the run.
+// Throws Config if nothing of the span is left after the warm-up, unless another schedule follows.
 void verify_warmup(int64_t warmup_steps, const ScheduleSpan& span);
 
 using ScheduleRegistry = Registry<Schedule, const ScheduleSpan&>;

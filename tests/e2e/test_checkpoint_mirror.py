@@ -104,6 +104,15 @@ def test_resumes_from_the_bucket_with_the_same_bits(mirrored, server):
     assert [step for step, _ in mirrored.series(first.name, "train/loss")] == [5, 6, 7, 8]
 
 
+def test_verify_leaves_the_bucket_as_it_is(mirrored):
+    run = mirrored.train(env=mirrored.env)
+    before = files_below(mirrored.bucket)
+    for words, code in [(["verify", run.name, "optimizer.lr=0.2"], 1), (["verify-setup", mirrored.file, "--steps", "2"], 0)]:
+        ended = processes.run([processes.LOCKSTEP, *words], mirrored.directory, mirrored.env)
+        assert ended.code == code, ended.err
+        assert files_below(mirrored.bucket) == before
+
+
 def ckpt(job, *words):
     return processes.run([processes.LOCKSTEP, "ckpt", *words], job.directory, job.env)
 

@@ -63,6 +63,14 @@ def test_diff(job, trained):
     assert "are in only one of them" in text
 
 
+def test_a_difference_that_is_nan_is_the_largest(job):
+    settings = ["train.max_steps=4", "train.non_finite=ignore"]
+    run, other = job.train(*settings), job.train(*settings, "optimizer.lr=1e38")
+    parts = json.loads(ckpt(job, "diff", run.name, other.name, "--json", code=1).out)
+    assert parts["model"]["largest"] == {"tensor": "layers.0.weight", "difference": None}
+    assert "largest difference: layers.0.weight (nan)" in ckpt(job, "diff", run.name, other.name, code=1).out
+
+
 @pytest.mark.parametrize("words, texts", [
     (["lits", "x"], ["unknown command 'lits'", "did you mean 'list'"]),
     (["list"], ["expected one run, got 0"]),

@@ -79,6 +79,23 @@ def test_resume_mid_epoch(job, whole, ranks):
     assert job.list()[0]["state"] == "finished"
 
 
+@pytest.mark.parametrize("changed, ranks, steps", [
+    ("data.batch_size=96", 1, 34), ("data.batch_size=24", 1, 59), ("train.accumulate=4", 1, 30), ("data.per_rank_batch_size=48", 2, 34)])
+def test_the_epochs_are_completed_with_steps_of_another_size(job, changed, ranks, steps):
+    """Stopped at step 25, in the second of two epochs of 21 steps, with 811 samples left."""
+    if changed.startswith("data.per_rank"):
+        job.config["data"]["per_rank_batch_size"] = job.config["data"].pop("batch_size")
+        job.write()
+    settings = ["train.epochs=2", "schedule={name: step, milestones: [1], gamma: 0.5}", "train.log_every=1 step"]
+    run_dir = job.train(*settings, "train.max_steps=25")
+    resume(job, run_dir, *settings, changed, ranks=ranks)
+    assert json.loads((last_weights(run_dir).parent / "manifest.json").read_text())["content"]["epoch"] == 2
+    assert checkpoints(run_dir)[-1] == steps
+    assert job.list()[0]["planned"]["steps"] == steps
+    rates = job.series(run_dir.name, "train/lr")
+    assert rates == [(step, 0.1 if step <= 21 else 0.05) for step in range(1, steps + 1)]
+
+
 def test_resume_mid_epoch_with_accumulation(job, whole):
     settings = ["train.epochs=2", "train.accumulate=2", *EVERY_EPOCH]
     never_stopped = whole.train(*settings, ranks=2)

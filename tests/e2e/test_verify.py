@@ -44,6 +44,20 @@ def test_the_first_different_step_is_found(job, trained):
     assert ended.out.endswith("verify: different at step 20; the checkpoints before it are bit-identical\n")
 
 
+def test_checkpoints_at_irregular_steps(job):
+    """As of a run that is preempted, or that saves by time."""
+    settings = ["train.epochs=2", "checkpoint.every=10 steps", "checkpoint.keep_last=9"]
+    run = job.train(*settings, "train.max_steps=25")
+    assert job.run(*settings, "train.max_steps=40", options=["--resume", run.name]).code == 0
+    ended = verify(job, run.name, "--steps", "20:25")
+    assert ended.code == 0, ended.err
+    assert "step 25:" in ended.out
+    ended = verify(job, run.name, "--steps", "10:30")
+    assert ended.code == 0, ended.err
+    assert all(f"step {step}:" in ended.out for step in (20, 25, 30))
+    assert ended.out.endswith("verify: bit-identical\n")
+
+
 def test_invalid_arguments(job, trained):
     for words, text in [
         ([trained.name, "--steps", "10:25"], "the run has no checkpoint of step 25; there are 10 to 40"),

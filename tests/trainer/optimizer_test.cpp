@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "lockstep/part.h"
-#include "lockstep/schedule.h"
 #include "trainer/config/optimizer_choice.h"
 #include "trainer/loop/gradients.h"
 #include "trainer/optimizers/packed_state.h"
@@ -20,12 +19,6 @@ std::shared_ptr<Optimizer> make(const std::string& yaml, const NamedTensors& par
   Part<Optimizer, const NamedTensors&> part(optimizer_registry());
   part.read(parse_config("o: " + yaml, "test").find("o")[0], "optimizer");
   return part.build(parameters);
-}
-
-double factor(const std::string& yaml, int64_t step, ScheduleSpan span) {
-  Part<Schedule, const ScheduleSpan&> part(schedule_registry());
-  part.read(parse_config("s: " + yaml, "test").find("s")[0], "schedule");
-  return part.build(span)->factor(step);
 }
 
 NamedTensors parameters_with_gradients() {
@@ -75,6 +68,20 @@ TEST_CASE("optimizers: state of another optimizer or shape is rejected by name")
                     Catch::Contains("the shape of optimizer state 'exp_avg.w'"));
 }
 
+TEST_CASE("optimizers: averages of 8 bits are not taken for numbers, nor numbers for them") {
+  const NamedTensors parameters = {{"w", at::zeros({4096})}};
+  const auto int8 = make("{name: adamw, state: int8}", parameters);
+  const auto lion = make("{name: lion}", parameters);
+  const auto bf16 = make("{name: adamw, state: bf16}", parameters);
+  CHECK_THROWS_WITH(lion->load_state(int8->state()),
+                    "optimizer state 'exp_avg.w' is int8 in the checkpoint: set optimizer.name: "
+                    "adamw and optimizer.state: int8");
+  CHECK_THROWS_WITH(int8->load_state(bf16->state()),
+                    "optimizer state 'exp_avg.w' is not int8 in the checkpoint: set "
+                    "optimizer.state: fp32 or bf16");
+  CHECK_NOTHROW(make("{name: adamw}", parameters)->load_state(bf16->state()));
+}
+
 TEST_CASE("optimizers: no momentum before the first gradient, also after a resume") {
   const auto* yaml = "{name: sgd, lr: 1, momentum: 0.5}";
   auto parameters = parameters_with_gradients();
@@ -94,6 +101,7 @@ TEST_CASE("optimizers: no momentum before the first gradient, also after a resum
   step(*other, 1);
   for (size_t i = 0; i < parameters.size(); ++i)
     CHECK(at::equal(parameters[i].second, resumed[i].second));
+  CHECK_NOTHROW(other->load_state({{"momentum_buffer.frozen", at::zeros({4})}}));
   CHECK_THROWS_WITH(other->load_state({{"exp_avg.w", at::zeros({4})}}),
                     Catch::Contains("no optimizer state 'momentum_buffer.w'"));
   CHECK_THROWS_WITH(make("{name: sgd}", {})->load_state({{"exp_avg.w", at::zeros({4})}}),
@@ -310,57 +318,6 @@ TEST_CASE("optimizers: parameters without a gradient are unchanged") {
   step(*optimizer, 2);
   CHECK(at::equal(parameters[1].second, at::arange(4, at::kFloat)));
   CHECK_FALSE(at::equal(parameters[0].second, at::arange(4, at::kFloat)));
-}
-
-TEST_CASE("schedules: constant, and warm-up with cosine decay") {
-  const ScheduleSpan span{.total_steps = 110, .steps_per_epoch = 10};
-  CHECK(factor("{name: constant}", 57, span) == 1);
-  const auto* cosine = "{name: cosine, warmup_steps: 10, final_factor: 0.2}";
-  CHECK(factor(cosine, 0, span) == Approx(0.1));
-  CHECK(factor(cosine, 9, span) == Approx(1));
-  CHECK(factor(cosine, 60, span) == Approx(0.6));
-  CHECK(factor(cosine, 110, span) == Approx(0.2));
-  CHECK_THROWS_WITH(factor("{name: cosine, warmup_steps: 110}", 0, span),
-                    Catch::Contains("less than the steps"));
-}
-
-TEST_CASE("schedules: warm-up with linear decay, and steps at milestones") {
-  const ScheduleSpan span{.total_steps = 110, .steps_per_epoch = 10};
-  const auto* linear = "{name: linear, warmup_steps: 10, final_factor: 0.2}";
-  CHECK(factor(linear, 4, span) == Approx(0.5));
-  CHECK(factor(linear, 10, span) == Approx(1));
-  CHECK(factor(linear, 60, span) == Approx(0.6));
-  CHECK(factor(linear, 110, span) == Approx(0.2));
-  const auto* falls = "{name: step, milestones: [3, 6], gamma: 0.5, warmup_steps: 4}";
-  CHECK(factor(falls, 1, span) == Approx(0.5));
-  CHECK(factor(falls, 29, span) == 1);
-  CHECK(factor(falls, 30, span) == 0.5);
-  CHECK(factor(falls, 60, span) == 0.25);
-  CHECK_THROWS_WITH(factor("{name: step, milestones: [6, 3]}", 0, span),
-                    Catch::Contains("expected ascending epochs"));
-  CHECK_THROWS_WITH(factor("{name: step}", 0, span), Catch::Contains("milestones"));
-  CHECK_THROWS_WITH(factor("{name: linear, warmup_steps: 110}", 0, span),
-                    Catch::Contains("less than the steps"));
-}
-
-TEST_CASE("schedules: bad settings are rejected") {
-  const ScheduleSpan span{.total_steps = 100, .steps_per_epoch = 10};
-  CHECK_THROWS_WITH(factor("{name: wsd}", 0, span), Catch::Contains("decay_steps: is required"));
-  CHECK_THROWS_WITH(factor("{name: wsd, warmup_steps: 60, decay_steps: 50}", 0, span),
-                    Catch::Contains("at most the steps of the run (100)"));
-  CHECK_THROWS_WITH(factor("{name: one_cycle, rise: 1}", 0, span), Catch::Contains("rise"));
-  CHECK_THROWS_WITH(factor("{name: chained}", 0, span), Catch::Contains("schedules: is required"));
-  CHECK_THROWS_WITH(factor("{name: chained, schedules: []}", 0, span),
-                    Catch::Contains("a list such"));
-  CHECK_THROWS_WITH(factor("{name: chained, schedules: [{name: cosine}, {name: linear}]}", 0, span),
-                    Catch::Contains("schedules[0].steps: is required, except for the last"));
-  CHECK_THROWS_WITH(
-      factor("{name: chained, schedules: [{name: cosine, steps: 100}, {name: linear}]}", 0, span),
-      Catch::Contains("have 100 steps, all of the run's 100"));
-  CHECK_THROWS_WITH(factor("{name: chained, schedules: [{name: chained}]}", 0, span),
-                    Catch::Contains("cannot contain another"));
-  CHECK_THROWS_WITH(factor("{name: chained, schedules: [{name: cosine, steps: 0}]}", 0, span),
-                    Catch::Contains("at least 1"));
 }
 
 TEST_CASE("gradients: a batch is weighted by its share of the samples of the step") {

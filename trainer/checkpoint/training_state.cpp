@@ -156,11 +156,13 @@ void restore_rng(const World& world, const Checkpoint& checkpoint) {
 // Collective: loads rank 0's `checkpoint`, of state.head, except for the random states.
 void load_state(World& world, const TrainingState& state, Checkpoint& checkpoint) {
   load_model(world, state, std::move(checkpoint.model));
+  std::vector<std::string> saved;
   const auto keep = [&](const auto& name, const auto& tensor) {
+    saved.push_back(name);
     return state.optimizer.keep(name, tensor);
   };
   const auto kept = broadcast_tensors(world, std::move(checkpoint.optimizer), "optimizer", keep);
-  if (!kept.empty() || state.head.position.step > 0) state.optimizer.load_state(kept);
+  if (!kept.empty() || state.head.position.step > 0) state.optimizer.load_state(kept, saved);
   state.parallel.restore_gradient_order(state.head.gradient_order);
   if (!state.average || state.head.ema_updates == 0) return;
   state.average->restore(state.head.ema_updates);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -308,9 +309,9 @@ Json compare(const NamedTensors& a, const NamedTensors& b) {
     count = count.get<int64_t>() + 1;
     if (!same && result["first"].is_null()) result["first"] = name;
     if (same || tensor.sizes() != other.mapped().sizes() || tensor.numel() == 0) continue;
-    const auto apart =
-        (tensor.to(at::kDouble) - other.mapped().to(at::kDouble)).abs().max().item<double>();
-    if (apart <= largest) continue;
+    const auto apart = std::fabs(  // NaN without a sign
+        (tensor.to(at::kDouble) - other.mapped().to(at::kDouble)).abs().max().item<double>());
+    if (std::isnan(largest) || apart <= largest) continue;
     largest = apart;
     result["largest"] = {{"tensor", name}, {"difference", apart}};
   }

@@ -60,14 +60,12 @@ Trainer::Trainer(const TrainerParts& parts, SharedModel shared,
       run_dir_(parts.run_dir),
       config_(parts.run.config),
       plan_(parts.run.plan),
-      length_(length_of_run(config_.train, plan_)),
       model_title_(parts.run.model_title()),
       model_(std::move(shared.model)),
       parameters_(std::move(shared.parameters)),
       parallel_(std::move(shared.parallel)),
       units_(std::move(shared.units)),
       optimizer_(std::move(shared.optimizer)),
-      schedule_(config_.schedule.build(length_)),
       average_(std::move(average)),
       shards_(config_.distributed.data_parallel.virtual_shards.value_or(0), config_.run.seed,
               parts.world, *model_),
@@ -84,7 +82,7 @@ Trainer::Trainer(const TrainerParts& parts, SharedModel shared,
       vote_(parts.world),
       change_group_(parts.change_group),
       early_stop_(config_.train.early_stop),
-      context_{parts.world, *model_, parts.tracker, parts.run_dir, length_.total_steps},
+      context_{parts.world, *model_, parts.tracker, parts.run_dir},
       non_finite_(config_.train.non_finite),
       mirror_(open_mirror(parts)),
       saver_(parts.world, parts.tracker, saving_options(parts, mirror_.get())) {
@@ -130,8 +128,16 @@ int64_t Trainer::resume() {
   return saved_step_ = position_.step;
 }
 
+// The steps until position_ may have had other sizes.
+void Trainer::find_length() {
+  length_ = length_of_run(config_.train, plan_, position_);
+  schedule_ = config_.schedule.build(length_);
+  context_.total_steps = length_.total_steps;
+}
+
 void Trainer::restore_head(const CheckpointHead& head) {
   position_ = head.position;
+  find_length();
   base_ = head.base;
   early_stop_.restore(head.early_stop);
   if (scaler_ && head.loss_scale) scaler_->restore(*head.loss_scale);
@@ -143,6 +149,7 @@ void Trainer::restore_head(const CheckpointHead& head) {
 }
 
 void Trainer::start_new() {
+  find_length();
   base_ = load_initial_weights(world_, run_, parallel_->sharding());
   if (change_group_) optimizer_.keep_shards();
 }

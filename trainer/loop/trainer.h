@@ -79,6 +79,7 @@ class Trainer {
   void optimize();
   void after_step(bool epoch_ended);
   void change_group_if_leaving();
+  void find_length();
   void restore_head(const CheckpointHead& head);
   void log_training();
   std::optional<int64_t> take_skipped();
@@ -103,7 +104,7 @@ class Trainer {
   const std::filesystem::path run_dir_;
   const RunConfig& config_;
   const data::BatchPlan& plan_;
-  ScheduleSpan length_;
+  ScheduleSpan length_;            // known when the training state is, as is schedule_
   const std::string model_title_;  // for messages
   std::shared_ptr<Model> model_;
   NamedTensors parameters_;
@@ -129,7 +130,6 @@ class Trainer {
   decltype(TrainerParts::change_group) change_group_;
   std::optional<StepUndo> undo_;    // with change_group_
   std::optional<bool> after_step_;  // as in HandedOver
-  int64_t logged_step_ = -1;
   bool has_stepped_ = false;
   uint32_t flags_ = 0;  // of the last vote of a step
   SavingVote saving_;   // in the last vote
@@ -139,7 +139,7 @@ class Trainer {
   NonFiniteWatch non_finite_;
   std::vector<std::string> warnings_;  // of resume(), logged by run()
   int64_t num_evaluations_ = 0;        // begun by this process
-  int64_t evaluated_step_ = -1, saved_step_ = -1;
+  int64_t logged_step_ = -1, evaluated_step_ = -1, saved_step_ = -1;
   EvaluationResult evaluation_;
   BaseWeights base_;                          // what checkpoints refer to
   bool evaluation_is_due_ = false;            // at this step, and not done yet

@@ -55,6 +55,7 @@ class ScheduleFreeAdamW final : public ForeachOptimizer {
   }
 
   bool is_elementwise() const override { return false; }
+  bool can_unfreeze() const override { return false; }  // one count of steps corrects all squares
   bool has_evaluation_weights() const override { return true; }
 
   void use_evaluation_weights() override {

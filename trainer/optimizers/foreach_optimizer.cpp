@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
@@ -32,6 +33,22 @@ at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& gradient)
   const bool has_layout = gradient.strides() == parameter.strides() ||
                           (gradient.is_contiguous() && parameter.is_contiguous());
   return has_layout ? gradient : at::empty_like(parameter, gradient.options()).copy_(gradient);
+}
+
+bool is_packed(at::ScalarType type) { return at::isIntegralType(type, /*includeBool=*/true); }
+
+// The state called `kind` of a parameter, to be copied to one of `shape` and `type`. Numbers of 8 bits
+// mean something only with their scales.
+at::Tensor find_like(const NamedTensors& state, const std::string& kind, const std::string& name,
+                     at::IntArrayRef shape, at::ScalarType type) {
+  const auto saved = find_state(state, kind, name, shape);
+  if (is_packed(saved.scalar_type()) != is_packed(type))
+    throw config_error(fmt::format("optimizer state '{}.{}' is {} in the checkpoint: {}", kind,
+                                   name, is_packed(type) ? "not int8" : "int8",
+                                   is_packed(type)
+                                       ? "set optimizer.state: fp32 or bf16"
+                                       : "set optimizer.name: adamw and optimizer.state: int8"));
+  return saved;
 }
 
 }  // namespace
@@ -163,10 +180,10 @@ void ForeachOptimizer::load_state(const NamedTensors& state) {
       if (kind.is_late) {
         tensor.reset();
         if (!has_state(state, kind.name, name)) continue;
-        const auto& saved = find_state(state, kind.name, name, parameter.sizes());
-        tensor = at::empty_like(parameter).detach().copy_(saved);
+        tensor = at::empty_like(parameter).detach().copy_(
+            find_like(state, kind.name, name, parameter.sizes(), parameter.scalar_type()));
       } else if (tensor.defined()) {
-        tensor.copy_(find_state(state, kind.name, name, tensor.sizes()));
+        tensor.copy_(find_like(state, kind.name, name, tensor.sizes(), tensor.scalar_type()));
       }
     }
   }

@@ -23,6 +23,7 @@ class ForeachOptimizer : public Optimizer {
   double base_lr() const override { return lr_; }
   void step(double lr) override;
   bool is_elementwise() const override { return true; }
+  bool can_unfreeze() const override { return true; }
   NamedTensors state() const override;
   void load_state(const NamedTensors& state) override;
 

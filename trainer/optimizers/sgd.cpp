@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lockstep/error.h"
 #include "lockstep/optimizer.h"
 #include "trainer/optimizers/weight_decay.h"
@@ -61,16 +63,18 @@ class Sgd final : public Optimizer {
   void load_state(const NamedTensors& state) override {
     if (config_.momentum == 0) return verify_unused(state);
     if (state.empty()) return;  // saved before the first gradient
-    bool found = false;
+    const auto is_momentum = [](const auto& item) {
+      return item.first.starts_with("momentum_buffer.");
+    };
+    if (std::ranges::none_of(state, is_momentum))
+      find_state(state, "momentum_buffer", parameters_.at(0).first, {});  // throws
     for (size_t i = 0; i < parameters_.size(); ++i) {
       const auto& [name, parameter] = parameters_[i];
       momentum_[i].reset();
       if (!has_state(state, "momentum_buffer", name)) continue;
       momentum_[i] =
           find_state(state, "momentum_buffer", name, parameter.sizes()).to(parameter.device());
-      found = true;
     }
-    if (!found) find_state(state, "momentum_buffer", parameters_.at(0).first, {});  // throws
   }
 
  private:

@@ -97,15 +97,20 @@ class Chained final : public Schedule {
 
   Chained(const Config& config, const ScheduleSpan& span) {
     int64_t begin = 0;
-    for (const auto& item : config.schedules.items()) {
+    const auto& items = config.schedules.items();
+    for (size_t i = 0; i < items.size(); ++i) {
+      const auto& item = items[i];
       const auto rest = std::max<int64_t>(span.total_steps - begin, 0);
       if (rest == 0 && span.total_steps > 0)
         throw config_error(
             fmt::format("schedule.schedules: those before '{}' have {} steps, all of the run's {}",
                         item.schedule.name(), begin, span.total_steps));
       const auto steps = item.steps.value_or(rest);
-      stages_.push_back({begin, item.schedule.build({.total_steps = steps,
-                                                     .steps_per_epoch = span.steps_per_epoch})});
+      stages_.push_back({begin, build_stage(item, i,
+                                            {.total_steps = steps,
+                                             .steps_per_epoch = span.steps_per_epoch,
+                                             .epoch_shift = i == 0 ? span.epoch_shift : 0,
+                                             .is_followed = i + 1 < items.size()})});
       begin += steps;
     }
   }
@@ -117,6 +122,17 @@ class Chained final : public Schedule {
   }
 
  private:
+  // Its errors name the stage.
+  static std::shared_ptr<Schedule> build_stage(const ScheduleList::Item& item, size_t number,
+                                               const ScheduleSpan& span) {
+    try {
+      return item.schedule.build(span);
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("schedule.schedules[{}] ({} steps): {}", number,
+                                            span.total_steps, error.what()));
+    }
+  }
+
   struct Stage {
     int64_t begin;  // its first step
     std::shared_ptr<Schedule> schedule;

@@ -18,7 +18,8 @@ template <class V>
 void fields(V& v, DecayConfig& c) {
   v("warmup_steps", c.warmup_steps, "steps over which the learning rate rises linearly from 0",
     at_least(0));
-  v("final_factor", c.final_factor, "learning rate of the last step, as a fraction of optimizer.lr",
+  v("final_factor", c.final_factor,
+    "learning rate that the decay reaches after the last step, as a fraction of optimizer.lr",
     at_least(0), at_most(1));
 }
 

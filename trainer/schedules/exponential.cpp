@@ -1,6 +1,5 @@
 // Multiplies the learning rate by a factor after each epoch or step, like
 // torch.optim.lr_scheduler.ExponentialLR, with linear warm-up.
-#include <algorithm>
 #include <cmath>
 
 #include "lockstep/schedule.h"
@@ -29,20 +28,19 @@ class Exponential final : public Schedule {
  public:
   using Config = ExponentialConfig;
 
-  Exponential(const Config& config, const ScheduleSpan& span)
-      : config_(config),
-        every_(config.per == Per::Step ? 1 : std::max<int64_t>(1, span.steps_per_epoch)) {
+  Exponential(const Config& config, const ScheduleSpan& span) : config_(config), span_(span) {
     verify_warmup(config.warmup_steps, span);
   }
 
   double factor(int64_t step) const override {
+    const auto count = config_.per == Per::Step ? step : span_.epoch_of(step);
     return warmup_factor(step, config_.warmup_steps) *
-           std::pow(config_.gamma, static_cast<double>(step / every_));
+           std::pow(config_.gamma, static_cast<double>(count));
   }
 
  private:
   Config config_;
-  int64_t every_;
+  ScheduleSpan span_;
 };
 
 REGISTER_SCHEDULE("exponential", Exponential, "multiplied by a factor after each epoch or step");

@@ -31,8 +31,7 @@ class StepSchedule final : public Schedule {
  public:
   using Config = StepScheduleConfig;
 
-  StepSchedule(const Config& config, const ScheduleSpan& span)
-      : config_(config), steps_per_epoch_(std::max<int64_t>(1, span.steps_per_epoch)) {
+  StepSchedule(const Config& config, const ScheduleSpan& span) : config_(config), span_(span) {
     const auto& epochs = config.milestones;
     if (epochs.empty() ||
         std::adjacent_find(epochs.begin(), epochs.end(), std::greater_equal<>()) != epochs.end())
@@ -41,7 +40,7 @@ class StepSchedule final : public Schedule {
   }
 
   double factor(int64_t step) const override {
-    const auto epoch = step / steps_per_epoch_;
+    const auto epoch = span_.epoch_of(step);
     const auto passed = std::count_if(config_.milestones.begin(), config_.milestones.end(),
                                       [&](int64_t milestone) { return milestone <= epoch; });
     return warmup_factor(step, config_.warmup_steps) *
@@ -50,7 +49,7 @@ class StepSchedule final : public Schedule {
 
  private:
   Config config_;
-  int64_t steps_per_epoch_;
+  ScheduleSpan span_;
 };
 
 REGISTER_SCHEDULE("step", StepSchedule, "multiplied by a factor after given epochs");

@@ -23,6 +23,10 @@ bool GroupedOptimizer::is_elementwise() const {
   return std::ranges::all_of(groups_, [](const auto& g) { return g.optimizer->is_elementwise(); });
 }
 
+bool GroupedOptimizer::can_unfreeze() const {
+  return std::ranges::all_of(groups_, [](const auto& g) { return g.optimizer->can_unfreeze(); });
+}
+
 bool GroupedOptimizer::has_evaluation_weights() const {
   return std::ranges::any_of(groups_,
                              [](const auto& g) { return g.optimizer->has_evaluation_weights(); });

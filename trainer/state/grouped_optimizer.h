@@ -23,6 +23,7 @@ class GroupedOptimizer final : public Optimizer {
   double base_lr() const override { return groups_.front().optimizer->base_lr(); }
   void step(double lr) override;
   bool is_elementwise() const override;
+  bool can_unfreeze() const override;
   bool has_evaluation_weights() const override;
   void use_evaluation_weights() override;
   void use_training_weights() override;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "distributed/collectives.h"
@@ -21,6 +22,9 @@ using distributed::ParameterSlice;
 namespace {
 
 constexpr auto kStateNames = "an optimizer's state is not called '<kind>.<parameter>'";
+
+// `state`: "<kind>.<parameter>".
+std::string parameter_of(const std::string& state) { return state.substr(state.find('.') + 1); }
 
 // Scalars and what else is not of the slice are the same on all ranks that have them.
 bool is_sliced(const at::Tensor& state, const ParameterSlice& slice) {
@@ -169,8 +173,14 @@ at::Tensor OptimizerShard::keep(const std::string& name, const at::Tensor& whole
   return distributed::slice_of(laid_out, *slice).clone();
 }
 
-void OptimizerShard::load_state(const NamedTensors& kept) {
+// Parameters without any state in the checkpoint were frozen.
+void OptimizerShard::load_state(NamedTensors kept, const std::vector<std::string>& saved) {
   if (flat_ && slices_.empty()) return;
+  std::set<std::string> trained;
+  for (const auto& name : saved) trained.insert(parameter_of(name));
+  if (!trained.empty() && optimizer_->can_unfreeze())
+    for (auto& item : optimizer_->state())
+      if (!trained.contains(parameter_of(item.first))) kept.push_back(std::move(item));
   optimizer_->load_state(kept);
 }
 

@@ -57,9 +57,9 @@ class OptimizerShard {
   // slice, or an undefined tensor.
   at::Tensor keep(const std::string& name, const at::Tensor& whole) const;
 
-  // `kept`: the defined results of keep() for all tensors of the checkpoint. Throws Config if they do
-  // not fit.
-  void load_state(const NamedTensors& kept);
+  // `kept`: the defined results of keep() for all tensors of the checkpoint, which are called `saved`.
+  // Throws Config if they do not fit.
+  void load_state(NamedTensors kept, const std::vector<std::string>& saved);
 
  private:
   const distributed::ParameterSlice* find_slice(const std::string& state_name) const;

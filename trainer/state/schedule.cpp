@@ -12,10 +12,11 @@ double warmup_factor(int64_t step, int64_t warmup_steps) {
 }
 
 void verify_warmup(int64_t warmup_steps, const ScheduleSpan& span) {
-  if (warmup_steps == 0 || warmup_steps < span.total_steps) return;
+  if (warmup_steps == 0 || warmup_steps < span.total_steps + (span.is_followed ? 1 : 0)) return;
   throw config_error(
-      fmt::format("schedule.warmup_steps ({}) must be less than the steps of the run ({})",
-                  warmup_steps, span.total_steps));
+      fmt::format("schedule.warmup_steps ({}) must be {} ({})", warmup_steps,
+                  span.is_followed ? "at most its `steps`" : "less than the steps of the run",
+                  span.total_steps));
 }
 
 ScheduleRegistry& schedule_registry() {

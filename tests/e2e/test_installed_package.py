@@ -83,8 +83,7 @@ def parts(prefix, tmp_path_factory):
         "cmake_minimum_required(VERSION 3.25)\nproject(parts LANGUAGES CXX)\nfind_package(lockstep REQUIRED)\n"
         "set(CMAKE_UNITY_BUILD ON)\n"  # quicker: LibTorch's headers are read once
         f"lockstep_add_plugin(parts {sources})\nlockstep_add_sink_plugin(last_loss sink_example.cpp)\n"
-        "lockstep_add_plugin(invert image_transform_example.cpp)\n"
-        "target_compile_definitions(invert PRIVATE LOCKSTEP_WITHOUT_TORCH)\n")  # quicker
+        "lockstep_add_plugin(invert image_transform_example.cpp)\n")
     return configure_and_build(directory, prefix, directory / "build")
 
 

@@ -225,7 +225,7 @@ def wheel_files(tree, version, torch_version, platform):
         place = f"scripts/{name.removeprefix('bin/')}" if name.startswith("bin/") else f"data/{name}"
         yield f"lockstep-{version}.data/{place}", path.read_bytes(), os.access(path, os.X_OK)
     package = SOURCE / "python" / "lockstep"
-    for path in sorted([*package.rglob("*.py"), *package.rglob("py.typed")]):
+    for path in sorted(path for path in package.rglob("*") if path.is_file() and path.suffix != ".pyc"):
         yield path.relative_to(package.parent).as_posix(), path.read_bytes(), False
     metadata, entry_points = python_metadata(version, torch_version)
     info = f"lockstep-{version}.dist-info"

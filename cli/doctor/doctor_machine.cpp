@@ -26,7 +26,7 @@ constexpr uint64_t kLowMemory = 1'000'000'000;
 constexpr rlim_t kMinOpenFiles = 1024;
 constexpr uint32_t kToken = 0x10c45799;
 
-// The words of the first line of a file; empty if there is none.
+// The first line of a file; empty if there is none.
 std::string line_of(const std::string& path) {
   tracking::proc::FileReader reader;
   const auto text = reader.read(path);

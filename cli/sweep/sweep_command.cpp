@@ -120,8 +120,7 @@ TrialLaunch read_launch(const std::vector<std::string>& given, std::optional<int
   if (is_other || !arguments.rest.empty())
     throw config_error(
         "lockstep sweep: after --, expected options that say how `lockstep launch` starts the "
-        "ranks, "
-        "such as --hostfile FILE or --max-restarts N");
+        "ranks, such as --hostfile FILE or --max-restarts N");
   launch.ranks = is_on_hosts ? ranks_on_hosts(arguments) : arguments.num_workers;
   return launch;
 }

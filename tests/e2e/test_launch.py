@@ -188,7 +188,8 @@ def test_entries_of_a_job(job, selection, entries):
 
 
 def test_orphans_are_reaped_by_a_launcher_that_is_process_1(tmp_path):
-    script = "(sh -c 'echo $$ >pid' &); until [ -s pid ]; do sleep 0.01; done; while [ -e /proc/$(cat pid) ]; do sleep 0.01; done"
+    # No event tells when a process has been reaped.
+    script = "mkfifo pid; (sh -c 'echo $$ >pid' &); read pid <pid; while [ -e /proc/$pid ]; do sleep 0.01; done"
     command = ["unshare", "--pid", "--fork", "--mount-proc", processes.LOCKSTEP, "launch", "--", "sh", "-c", script]
     ended = processes.run(command, tmp_path)
     assert ended.code == 0, ended.err

@@ -173,7 +173,9 @@ def test_another_libtorch_is_one_line(tree, tmp_path):
 def test_wheel_in_an_environment(release, tmp_path):
     (wheel,) = release.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        metadata = archive.read(next(name for name in archive.namelist() if name.endswith("METADATA"))).decode()
+        names = archive.namelist()
+        metadata = archive.read(next(name for name in names if name.endswith("METADATA"))).decode()
+    assert {"lockstep/py.typed", "lockstep/compile/include/regex"} <= set(names)
     needs = [line for line in metadata.splitlines() if line.startswith("Requires-Dist: torch")]
     assert needs == [f"Requires-Dist: torch=={MINOR}.*; extra == '{extra}'" for extra in ["compile", "torch"]]
     env_dir = tmp_path / "env"

@@ -77,11 +77,10 @@ TEST_CASE(
 
 TEST_CASE("lockstep launch: the outcome of a run is recorded also if the console was closed") {
   Shell shell;
-  shell.write("worker.sh",
-              "touch runs/r/run.json; until [ -e closed ]; do sleep 0.01; done; exit 3\n");
-  shell.run("{ " LOCKSTEP_PROGRAM
+  shell.write("worker.sh", "touch runs/r/run.json; read _ <closed; exit 3\n");
+  shell.run("mkfifo closed; { " LOCKSTEP_PROGRAM
             " launch --run-id r --program sh -- worker.sh; echo $? >code; } 2>&1 | { exec <&-; "
-            "touch closed; }");
+            "echo >closed; }");
   CHECK(shell.text("code") == "3\n");
   const auto end = tracking::read_run_end(shell.directory.path() / "runs/r");
   REQUIRE(end);
@@ -107,9 +106,10 @@ TEST_CASE("lockstep launch: a port that is taken matters only to a restart") {
   Shell shell;
   // Rank 0 leaves a process with its listening socket.
   shell.write("worker.sh", R"(touch runs/r/run.json
-setsid sh -c 'touch up; exec sleep 1000' >/dev/null 2>&1 &
+mkfifo up
+setsid sh -c 'echo >up; exec sleep 1000' >/dev/null 2>&1 &
 echo $! >pid
-until [ -e up ]; do sleep 0.01; done
+read _ <up
 exit 5
 )");
   const int port = listen_as_master(0, true).port;

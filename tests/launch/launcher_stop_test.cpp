@@ -172,7 +172,7 @@ TEST_CASE("launcher: a signal stops the workers gracefully, and the exit code re
 TEST_CASE("launcher: ranks can save after a signal also if the console is not read") {
   ShellLaunch launch(
       "trap 'seq 1 400000; echo saved > $DIR/saved; exit 0' TERM; exec 9>$DIR/life; "
-      "echo ready >&9; while :; do sleep 0.02; done");
+      "sleep 1000 & echo ready >&9; wait");
   Fifo life(launch.path("life"));
   const auto console = make_pipe();
   launch.options.stdout_fd = console.write_end.get();

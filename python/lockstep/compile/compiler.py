@@ -89,8 +89,8 @@ def compiled(modules: Mapping[str, torch.fx.GraphModule], device: str, threads: 
              stage: Callable[[str], None]) -> dict[str, Code | FixedSize]:
     """The code of each graph, or why it is valid for one batch size only. Equal graphs are compiled once. Raises OSError (disk full),
     CompilerFault, or an exception of torch's compiler."""
-    # docs/decisions/0008-compiled-steps.md explains why LibTorch is not linked on a CPU. Precompiled headers are disabled because
-    # they are stored outside of the cache directory, 100 MB each, and only pay off for more graphs than twice the cores.
+    # docs/decisions/0008-compiled-steps.md explains why LibTorch is not linked on a CPU. Precompiled headers, 100 MB each,
+    # are disabled because they are stored outside of the cache directory and would remain.
     settings = {**settings_of(device, threads), "aot_inductor.link_libtorch": device != "cpu"}
     compiler = os.environ.get("CXX", "g++")
     keys = {name: key_of(module, {**settings, "device": device}, compiler, [__file__, batch_sizes.__file__, HEADER])

@@ -53,7 +53,7 @@ def environment(directory, **more):
     for name in ("HOME", "TMPDIR", "WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR"):
         kept[name] = str(directory)
     return {**kept, "WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_ERROR_REPORTING": "false",
-            "MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "PYTHONDONTWRITEBYTECODE": "1", **more}
+            "MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", **more}
 
 
 def output_of(command, directory, timeout, **more):

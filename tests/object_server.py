@@ -116,12 +116,12 @@ class Proxy(LoopbackServer):
         self.latency_s = 0
         self.bytes_per_s = 0  # of answers, of all connections together; 0: unlimited
         self.free_at = 0
-        self.date = None  # returns what replaces the header of an answer
         self.reset()
         super().__init__()  # serves from now on
 
     def reset(self):
         self.fault = lambda method, path, number: None
+        self.headers = {}  # {name: a function that returns what replaces the header of an answer}
         self.requests = []  # (method, path, bytes of the answer that were sent)
 
     def bytes_of(self, ending):
@@ -176,8 +176,8 @@ class Proxy(LoopbackServer):
         server_writer.write(head + body)
         await server_writer.drain()
         answer = await server_reader.readuntil(b"\r\n\r\n")
-        if self.date:
-            answer = re.sub(rb"(?im)^date: [^\r]*", b"Date: " + self.date().encode(), answer)
+        for name, value in self.headers.items():
+            answer = re.sub(rb"(?im)^%b: [^\r]*" % name.encode(), f"{name}: {value()}".encode(), answer)
         if method != "HEAD" and b"transfer-encoding: chunked" not in answer.lower() and fault is None:
             writer.write(answer)
             sent = 0

@@ -22,6 +22,15 @@ from processes import LOCKSTEP, SOURCE, TRAINER
 MNIST = Path(os.environ.get("LOCKSTEP_MNIST", SOURCE / ".data" / "mnist"))  # a folder of IDX files
 
 
+def long(*values, id=None):
+    """A case that only `make test-all` runs: others show the same, or it takes long."""
+    return pytest.param(*values, marks=pytest.mark.long, id=id)
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: only `make test-all` runs it")
+
+
 def base_config(directory):
     """A small job: 21 steps per epoch on 1003 samples, a number not divisible by 2 or 3."""
     idx = {"name": "idx", "path": str(MNIST)}

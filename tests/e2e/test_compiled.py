@@ -25,7 +25,7 @@ from transformers import GPT2LMHeadModel
 import compiled_models
 import compiled_peer
 import processes
-from conftest import MNIST, Job, base_config
+from conftest import MNIST, Job, base_config, long
 from processes import BIN, TIMEOUT_S, SOURCE
 from refusals import refuse
 from safetensors_file import assert_same_bits, checkpoints, last_weights
@@ -159,7 +159,7 @@ def assert_close(ours, module):
         assert difference <= WEIGHT_TOLERANCE * max(1.0, theirs[name].abs().max().item()), (name, difference)
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [long(1), 2])
 @pytest.mark.parametrize("kind", TRAINED)
 def test_trains_like_python(job, packages, texts, kind, ranks):
     use(job, packages[kind], kind, texts)
@@ -183,7 +183,7 @@ def test_python_loads_the_checkpoint(job, packages):
     assert loaded["body.1.num_batches_tracked"].item() == 3
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [long(1), 2])
 @pytest.mark.parametrize("kind", TRAINED)
 def test_resumed_run_equals_uninterrupted_run(job, tmp_path_factory, packages, texts, kind, ranks):
     whole = Job(tmp_path_factory.mktemp("whole"))
@@ -247,7 +247,7 @@ def use_documents(job, model, text, **train):
     job.write()
 
 
-@pytest.mark.parametrize("ranks, backend, accumulate", [(1, "auto", 1), (2, "shm", 1), (2, "gloo", 1), (2, "gloo", 3), (3, "shm", 2)])
+@pytest.mark.parametrize("ranks, backend, accumulate", [long(1, "auto", 1), long(2, "shm", 1), long(2, "gloo", 1), (2, "gloo", 3), (3, "shm", 2)])
 def test_tokens_are_weighted_equally_with_any_segments(job, tmp_path_factory, packages, ranks, backend, accumulate):
     """Documents of all lengths through a package of three segments, compared with the C++ model."""
     text = packages["gpt"].parent / "documents.bin"
@@ -264,7 +264,7 @@ def test_tokens_are_weighted_equally_with_any_segments(job, tmp_path_factory, pa
     assert all((tensor - expected[name]).abs().max() < 1e-5 for name, tensor in load_weights(ours).items())
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [long(1), 2])
 def test_transformers_model_on_padded_text(job, packages, tmp_path, ranks):
     """Its loss is a mean over the targets of all ranks, as over one batch with the samples of both."""
     lengths = numpy.random.default_rng(3).integers(1, compiled_models.TOKENS + 1, (96, 1))
@@ -323,7 +323,7 @@ def test_segments_are_bit_identical_to_the_whole_graph():
         assert all(torch.equal(a, b) for a, b in zip(results, whole))
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [long(1), 2])
 def test_fine_tuning_from_other_weights(job, packages, tmp_path, ranks):
     """Weights of an eager model, whose checkpoint needs no conversion."""
     use(job, packages["mlp"], "mlp")
@@ -382,7 +382,7 @@ def replayed_average(run_dir, decay):
     return average.module.state_dict()
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [long(1), 2])
 def test_averaged_weights(job, packages, ranks):
     """With BatchNorm: its running statistics are averaged, its batch counter is copied."""
     use(job, packages["net"], "net")
@@ -418,7 +418,7 @@ def test_predictions(job, packages):
     assert out.read_bytes() == (job.directory / "predictions-1.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [long(2), 3])
 def test_all_gradient_synchronizers_are_bit_identical(job, packages, ranks):
     use(job, packages["net"], "net")
     job.config["data"]["drop_last"] = True
@@ -950,6 +950,7 @@ def test_an_unchanged_model_is_compiled_once(tmp_path, compiled_before):
     assert len(compiled_before) == 4
 
 
+@pytest.mark.long
 def test_changes_that_affect_the_code_trigger_recompilation(tmp_path, compiled_before, monkeypatch):
     compile_digits(tmp_path)
     compile_digits(tmp_path, "--threads", "2")
@@ -1035,6 +1036,7 @@ def test_graphs_with_operators_of_python_stay_in_this_process():
     assert compiler.stored(with_operator) is None and compiler.stored(without) is not None
 
 
+@pytest.mark.long
 def test_code_specialized_on_one_size_is_recompiled(tmp_path, monkeypatch, capsys):
     """Rejected if the compiler specializes on every size that is tried."""
     from lockstep.compile import batch_sizes, compiler
@@ -1093,6 +1095,7 @@ def test_no_space_for_the_package(capsys, job, disk, compiled_before):
     assert [path.read_bytes() for path in disk.path.iterdir()] == [b"an older one"]
 
 
+@pytest.mark.long
 def test_concurrent_writers_of_one_package(tmp_path):
     """They do not interfere, and are not blocked by leftovers."""
     from lockstep.compile.packing import write_package

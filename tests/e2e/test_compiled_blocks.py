@@ -14,6 +14,7 @@ from test_compiled_cases import quick_compiler  # noqa: F401, a fixture
 from test_recompute import MODELS, use_model
 from test_sharding import GLOO, OPTIMIZERS
 
+pytestmark = pytest.mark.long
 BATCH = 8  # per rank
 STEPS = 7
 SETTINGS = {

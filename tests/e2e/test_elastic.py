@@ -146,6 +146,7 @@ def test_batch_not_divisible_for_some_number_of_nodes(job, cluster):
     assert not job.runs.exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cluster", [3], indirect=True)
 def test_uneven_batches_on_remaining_nodes(job, cluster, tmp_path):
     """Of three nodes one is lost: three ranks do not divide the batch, two do not have to divide the last one of an epoch."""
@@ -285,6 +286,7 @@ def test_silent_node_is_reported_without_blaming_its_ranks(job, cluster):
     assert "kept the others waiting" not in text
 
 
+@pytest.mark.long
 def test_disconnected_node_rejoins(cluster, undisturbed):
     alpha, beta = cluster.hosts
     cluster.start_all(*LONG, NETWORK, options=["--max-restarts", 1])
@@ -300,6 +302,7 @@ def test_disconnected_node_rejoins(cluster, undisturbed):
     assert_whole(cluster.run_dir(), undisturbed)
 
 
+@pytest.mark.long
 def test_stopped_host_rejoins(cluster, undisturbed):
     """SIGSTOP of its launcher and rank: it stops responding, and the job cannot finish without it."""
     alpha, beta = cluster.hosts

@@ -244,6 +244,7 @@ def loss(model, batch):
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("function", ["adapted", "of_a_config"])
 def test_a_function_that_returns_a_model_of_peft(job, capsys, base, quick_compiler, function):  # noqa: F811
     """It is trained as that of --lora, and its checkpoints have the same content."""
@@ -301,6 +302,7 @@ def test_models_of_peft_whose_checkpoints_are_whole(base, name):
     assert len(lines) == 1 and text in lines[0] and lines[0].endswith(": checkpoints contain the whole model, without PEFT's files")
 
 
+@pytest.mark.long
 def test_continues_an_adapter_on_weights_in_bf16(job, base, adapter, tmp_path, quick_compiler):  # noqa: F811
     package = compiled(tmp_path, f"hf:{base}", "--adapter", adapter, "--base-dtype", "bf16", "--precision", "bf16")
     with zipfile.ZipFile(package) as archive:

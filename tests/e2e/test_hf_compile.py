@@ -10,6 +10,7 @@ from safetensors.torch import load_file, load_model
 from torch.nn import functional as F
 
 import hf_cases
+from conftest import long
 from hf_cases import BATCH, CASES, CLASSES, SAMPLES, TOKENS, compile_here, save
 from safetensors_file import last_weights
 from test_compiled_cases import chosen, quick_compiler  # noqa: F401, a fixture
@@ -95,7 +96,7 @@ def train_in_python(case, directory):
         return model, losses, eager_loss(case, model.eval(), data).item()
 
 
-@pytest.mark.parametrize("name", [name for name in chosen(CASES) if not CASES[name].refused])
+@pytest.mark.parametrize("name", [name if name == "llama" else long(name) for name in chosen(CASES) if not CASES[name].refused])
 def test_trains_like_python(job, capsys, name):
     """The example batch is that of the run file. A second call takes the package from the cache."""
     case = CASES[name]
@@ -265,6 +266,7 @@ def greatest_difference(a, b):
     return numpy.abs(numpy.searchsorted(a, points, "right") / len(a) - numpy.searchsorted(b, points, "right") / len(b)).max()
 
 
+@pytest.mark.long
 def test_numbers_drawn_in_compiled_code(job, blank_denoiser):
     """They have the distribution of Python's, differ between steps and ranks, and a resumed run continues them."""
     package, loss = blank_denoiser

@@ -10,6 +10,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
+from conftest import long
 from processes import SOURCE
 from refusals import refuse
 from safetensors_file import last_weights
@@ -128,7 +129,7 @@ def test_logits_are_those_of_transformers(job, name):
     assert (logits_here(job) - expected).abs().max() < 1e-5
 
 
-@pytest.mark.parametrize("name", ["llama 3", "gemma 2", "mixtral"])
+@pytest.mark.parametrize("name", [long("llama 3"), long("gemma 2"), "mixtral"])
 def test_logits_under_bf16_autocast(job, name):
     """As close to fp32 as transformers under the same autocast."""
     model = make(name, job.directory / "hf")
@@ -168,7 +169,8 @@ def train_in_python(directory, batch, steps, parts=1):
 
 
 # With experts, a difference in the last bit can change which expert is chosen: from there on, curves differ.
-@pytest.mark.parametrize("name, ranks, steps", [("llama 3", None, 200), ("llama 3", 2, 200), ("gemma 2", None, 200), ("qwen 3 moe", 2, 100), ("qwen 2 moe", None, 60), ("qwen 2 moe", 2, 60)])
+@pytest.mark.parametrize("name, ranks, steps", [long("llama 3", None, 200), ("llama 3", 2, 200), long("gemma 2", None, 200), long("qwen 3 moe", 2, 100),
+                                                long("qwen 2 moe", None, 60), ("qwen 2 moe", 2, 60)])
 def test_steps_have_the_losses_of_transformers(job, name, ranks, steps):
     make(name, job.directory / "hf")
     batch = configure(job, job.directory / "hf", max_steps=steps, log_every="1 step", eval_every="1000 epochs")

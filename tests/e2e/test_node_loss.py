@@ -14,7 +14,7 @@ import pytest
 
 import processes
 from cluster import PORT
-from conftest import MNIST, Job
+from conftest import MNIST, Job, long
 from processes import TIMEOUT_S, wait_until
 from safetensors_file import checkpoints
 from test_rank_loss import CONTINUE, NO_CHECKPOINT, SETTINGS, assert_same_run, assert_whole, kill, recorded_losses, said, shown_losses
@@ -72,7 +72,7 @@ def finish_others(cluster, code=0):
         assert cluster.finish(host).code == code, (cluster.job.directory / f"{host.name}.err").read_text()
 
 
-@pytest.mark.parametrize("victim", [3, 0])
+@pytest.mark.parametrize("victim", [long(3), 0])
 def test_a_rank_is_killed(cluster, undisturbed, victim):
     """Of node 1, then rank 0, which the next one of its node replaces."""
     job = cluster.job
@@ -129,6 +129,7 @@ def test_spares_of_other_nodes_take_the_places(cluster, undisturbed):
     assert "with 4 ranks, with spare 2 of node 0\n" in job.query("show", job.only_run().name)
 
 
+@pytest.mark.long
 def test_all_ranks_of_the_first_node_are_killed(cluster, undisturbed):
     """Its launcher, which serves the rendezvous, stays; rank 0 moves to the other node, with the event log."""
     job = cluster.job
@@ -142,7 +143,7 @@ def test_all_ranks_of_the_first_node_are_killed(cluster, undisturbed):
     assert shown_losses(job)[-1]["ranks_after"] == 2
 
 
-@pytest.mark.parametrize("backend", ["gloo", "auto"])
+@pytest.mark.parametrize("backend", ["gloo", long("auto")])
 def test_a_node_crashes(cluster, undisturbed, backend):
     """Its launcher and all of its ranks are killed. With `auto`, the ranks that are left use shared memory."""
     job = cluster.job
@@ -200,6 +201,7 @@ def test_the_coordinator_crashes(cluster, undisturbed):
     assert [lost["rank"] for lost in loss["lost"]] == [0, 1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("delay", DELAYS)
 def test_a_rank_of_another_node_and_the_coordinator(cluster, undisturbed, delay):
     """The second loss comes while the first group is formed, or connects."""
@@ -237,6 +239,7 @@ def test_the_coordinator_is_cut_off_and_killed(cluster, undisturbed):
     assert [lost["rank"] for lost in loss["lost"]] == [0, 1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cluster", [3], indirect=True)
 def test_two_coordinators_crash_one_after_the_other(cluster, undisturbed):
     """The third node joins the second, and then serves the rendezvous itself."""
@@ -257,6 +260,7 @@ def test_two_coordinators_crash_one_after_the_other(cluster, undisturbed):
     assert [loss["ranks_after"] for loss in recorded_losses(job)] == [2, 1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cluster", [3], indirect=True)
 def test_the_coordinator_is_cut_off_and_lives(cluster, undisturbed):
     """The two others continue, as they are more; it ends, with its ranks."""
@@ -316,6 +320,7 @@ def test_a_node_is_silent(cluster, undisturbed):
         cluster.network.restore(beta)
 
 
+@pytest.mark.long
 def test_a_launcher_is_stopped_for_a_while(cluster, undisturbed):
     """The others continue; when it runs again, it kills its ranks at once."""
     job = cluster.job
@@ -365,6 +370,7 @@ def num_lost(job):
     return sum(line.count(" was lost, killed by SIGKILL") for line in said(job).splitlines() if line.startswith("lockstep: "))
 
 
+@pytest.mark.long
 def test_processes_are_killed_at_random_times(cluster, tmp_path_factory):
     """Any process at any time: while a group trains, while the next one connects, two at once, spares; but not all that have the weights.
 

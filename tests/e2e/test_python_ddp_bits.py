@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from ddp_comparison import ADAMW, CNN, FEW, MANY, MLP, SGD, compare
+from conftest import long
 from safetensors_file import assert_same_bits, checkpoints, last_weights, read_raw
 
 GPT_SIZES = {"vocab_size": 61, "context": 16, "layers": 2, "heads": 2, "width": 32}
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3])
+@pytest.mark.parametrize("world_size", [long(1), long(2), 3])
 @pytest.mark.parametrize("optimizer", [SGD, ADAMW], ids=["sgd", "adamw"])
 @pytest.mark.parametrize("model, data", [(MLP, MANY), (CNN, FEW)], ids=["mlp", "cnn"])
 def test_weights_after_an_epoch(job, peers, model, data, optimizer, world_size):
@@ -19,14 +20,14 @@ def test_weights_after_an_epoch(job, peers, model, data, optimizer, world_size):
     assert checkpoints(run_dir) == [{1003: 21, 301: 26}[int(data[1][1])]]
 
 
-@pytest.mark.parametrize("world_size", [2, 3])
+@pytest.mark.parametrize("world_size", [long(2), 3])
 def test_gradients_in_the_shared_segment(job, peers, world_size):
     """Gradients of at least 1 MiB are stored in shared memory; a width of 512 has 1.6 MB."""
     model = (["model={name: mlp, hidden: [512]}"], ["--model", "mlp", "--config", '{"hidden": [512]}'])
     compare(job, peers, world_size, model, FEW, ADAMW)
 
 
-@pytest.mark.parametrize("world_size", [1, 3])
+@pytest.mark.parametrize("world_size", [long(1), 3])
 def test_adam(job, peers, world_size):
     adam = (["optimizer={name: adam, lr: 0.01, weight_decay: 0.02}"], ["--optimizer", "adam", "--lr", "0.01", "--weight-decay", "0.02"])
     compare(job, peers, world_size, MLP, FEW, adam)
@@ -73,7 +74,7 @@ def train_gpt(job, peers, text, world_size, accumulate, *parts):
     assert checkpoints(run_dir) == [{1: 26, 2: 13}[accumulate]]
 
 
-@pytest.mark.parametrize("world_size, accumulate", [(1, 1), (2, 1), (3, 1), (1, 2), (2, 2)])
+@pytest.mark.parametrize("world_size, accumulate", [long(1, 1), long(2, 1), (3, 1), long(1, 2), (2, 2)])
 @pytest.mark.parametrize("optimizer", [SGD, ADAMW], ids=["sgd", "adamw"])
 def test_a_gpt_over_tokens(job, peers, text, optimizer, accumulate, world_size):
     """Its loss is a mean over tokens; with the same number on every rank, the weights are exactly 1."""
@@ -83,7 +84,7 @@ def test_a_gpt_over_tokens(job, peers, text, optimizer, accumulate, world_size):
 BF16 = (["train.precision=bf16"], ["--precision", "bf16"])
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3])
+@pytest.mark.parametrize("world_size", [long(1), long(2), 3])
 def test_a_gpt_under_autocast(job, peers, text, world_size):
     train_gpt(job, peers, text, world_size, 1, ADAMW, BF16)
 
@@ -92,7 +93,7 @@ RESNET = {"depth": 18, "classes": 10, "in_channels": 1, "stem": "small"}
 VIT = {"image_size": 28, "patch_size": 7, "layers": 2, "heads": 2, "width": 16, "mlp_width": 32, "classes": 10, "in_channels": 1}
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3])
+@pytest.mark.parametrize("world_size", [long(1), long(2), 3])
 @pytest.mark.parametrize("name, sizes", [("resnet", RESNET), ("vit", VIT)], ids=["resnet", "vit"])
 def test_image_models(job, peers, name, sizes, world_size):
     """The running means of a resnet are buffers, which rank 0 broadcasts: they are equal too."""
@@ -125,7 +126,7 @@ def test_settings(job, peers, extra):
     compare(job, peers, 3, MLP, FEW, SGD, extra)
 
 
-@pytest.mark.parametrize("backend, world_size", [("auto", 2), ("gloo", 2), ("gloo", 3)])
+@pytest.mark.parametrize("backend, world_size", [("auto", 2), long("gloo", 2), ("gloo", 3)])
 @pytest.mark.parametrize("kind", ["fp16", "bf16"])
 def test_compressed_gradients(job, peers, kind, backend, world_size):
     """The result differs from that without compression. Shared memory rounds a sum of three once, Gloo twice."""
@@ -137,7 +138,7 @@ def test_compressed_gradients(job, peers, kind, backend, world_size):
         assert_same_bits(last_weights(run_dir), last_weights(plain))
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3])
+@pytest.mark.parametrize("world_size", [long(1), 2, long(3)])
 @pytest.mark.parametrize("model, data", [(MLP, MANY), (CNN, FEW)], ids=["mlp", "cnn"])
 def test_under_autocast(job, peers, model, data, world_size):
     """The result differs from that without autocast."""
@@ -153,8 +154,8 @@ def test_accumulated_under_autocast(job, peers):
     compare(job, peers, 2, MLP, data, SGD, BF16, (["train.accumulate=2"], ["--accumulate", 2]))
 
 
-@pytest.mark.parametrize("world_size", [1, 2])
-@pytest.mark.parametrize("accumulate", [2, 4])
+@pytest.mark.parametrize("world_size", [long(1), 2])
+@pytest.mark.parametrize("accumulate", [2, long(4)])
 def test_accumulated_batches(job, peers, accumulate, world_size):
     """960 samples are 20 batches, so all groups are complete."""
     data = (["data.train.limit=960", "data.batch_size=48"], ["--limit", 960, "--batch-size", 48])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import processes
+from conftest import long
 from safetensors_file import assert_same_bits, checkpoints, floats, last_weights
 
 OPTIMIZERS = {
@@ -46,12 +47,12 @@ def assert_steps_once(job, run_id, steps):
 @pytest.fixture
 def whole(tmp_path_factory):
     """A separate directory, for the uninterrupted run."""
-    from conftest import Job
+    from conftest import Job, long
 
     return Job(tmp_path_factory.mktemp("whole"))
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [long(1), 2])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
 def test_resume_after_an_epoch(job, whole, optimizer, ranks):
     settings = [optimizer, "train.log_every=7 steps", *EVERY_EPOCH]
@@ -105,7 +106,7 @@ def test_resume_mid_epoch_with_accumulation(job, whole):
 
 
 # Several buckets, so that their order matters to the sums of three ranks and more.
-@pytest.mark.parametrize("ranks, backend", [(3, "shm"), (3, "gloo"), (4, "shm")])
+@pytest.mark.parametrize("ranks, backend", [long(3, "shm"), (3, "gloo"), long(4, "shm")])
 def test_resume_on_three_and_more_ranks(job, whole, ranks, backend):
     distributed = ["distributed.bucket_cap_mb=0.002", f"distributed.backend={backend}"]
     settings = [*distributed, "train.max_steps=6", *EVERY_EPOCH]

@@ -156,7 +156,7 @@ def test_requeued_job_resumes_its_run(slurm, job, why):
     def has_left_queue():
         return not slurm.run(["squeue", "--noheader", "--jobs", number], job.directory).out.strip()
 
-    wait_until(is_running_again, TIMEOUT_S, "the job runs again")
+    wait_until(is_running_again, 2 * TIMEOUT_S, "the job runs again")  # Slurm takes its time
     run_dir = job.only_run()
     saved = checkpoints(run_dir)[-1]
     wait_until(lambda: checkpoints(run_dir)[-1] > saved, TIMEOUT_S, "a checkpoint of the second start")

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import processes
-from conftest import Job
+from conftest import Job, long
 from processes import BIN
 from safetensors_file import assert_same_bits, assert_usable, checkpoints, last_weights, read_raw
 from test_recompute import use_model
@@ -43,7 +43,7 @@ def whole(tmp_path_factory):
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
-@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("ranks", [long(2), 3, long(4)])
 def test_bit_identical_to_the_unsharded_run(job, whole, ranks, optimizer):
     settings = ["train.epochs=3", "checkpoint.writers=main", optimizer]
     expected = whole.train(*settings, ranks=ranks)
@@ -53,7 +53,8 @@ def test_bit_identical_to_the_unsharded_run(job, whole, ranks, optimizer):
         assert_usable(sharded)
 
 
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+@pytest.mark.parametrize("settings", [long(value, id=name) if name in ("average", "bf16", "skip", "cnn") else pytest.param(value, id=name)
+                                      for name, value in SETTINGS.items()])
 def test_bit_identical_with_other_features(job, whole, settings):
     if any("freeze" in each for each in settings):
         settings = [f"train.freeze=[{frozen_weight(whole)}]"]
@@ -88,7 +89,8 @@ NETWORK_SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("name", NETWORK_SETTINGS)
+@pytest.mark.parametrize("name", [name if name in ("adamw", "evaluation and average", "fp16", "batch norm") else long(name)
+                                  for name in NETWORK_SETTINGS])
 def test_bit_identical_over_a_network(job, whole, name):
     """On three ranks, where dividing by the number of ranks rounds; some also on two."""
     model, settings = NETWORK_SETTINGS[name]
@@ -137,7 +139,7 @@ def test_unsupported_combinations_over_a_network_are_rejected_before_ranks_conne
 BACKENDS = {"shared memory": "distributed.backend=auto", "gloo": GLOO}
 
 
-@pytest.mark.parametrize("model", ["gpt", "vit", "resnet"])
+@pytest.mark.parametrize("model", ["gpt", long("vit"), long("resnet")])
 def test_starts_with_the_weights_of_an_unsharded_run(job, whole, model):
     for each in (job, whole):
         use_model(each, model)
@@ -155,7 +157,7 @@ def use_probe(job, **settings):
     job.write()
 
 
-@pytest.mark.parametrize("way", ["in place", "read", "pointer", "seed"])
+@pytest.mark.parametrize("way", [long("in place"), long("read"), "pointer", long("seed")])
 def test_starts_with_the_weights_of_an_unusual_constructor(job, whole, way):
     for each in (job, whole):
         use_model(each, "gpt")  # its data
@@ -273,7 +275,7 @@ KILLS = int(os.environ.get("LOCKSTEP_KILLS", 12))
 MAX_DELAY_S = 0.1  # from the first checkpoint to the kill; a step takes most of its time to save
 
 
-@pytest.mark.parametrize("backend", ["auto", "gloo"])
+@pytest.mark.parametrize("backend", ["auto", long("gloo")])
 def test_killed_in_any_phase_of_a_sharded_save(job, whole, backend):
     """Resumed after each of the kills, the run ends with the weights of an undisturbed one."""
     for each in (job, whole):

@@ -29,7 +29,6 @@ def server(running):
     before = objects(running)
     yield running
     running.proxy.reset()
-    running.proxy.date = None
     assert objects(running) == before
 
 
@@ -91,7 +90,7 @@ def test_clocks(server, tmp_path):
     server.proxy.fault = deny("PUT", "POST")  # nothing is transferred
     for ahead, health, code, text in ((30, "good", 0, "30 s ahead of"), (-120, "warning", 0, "120 s behind"),
                                       (1200, "problem", 75, "1200 s ahead of the server's: synchronize it")):
-        server.proxy.date = lambda ahead=ahead: formatdate(time.time() - ahead, usegmt=True)
+        server.proxy.headers["Date"] = lambda ahead=ahead: formatdate(time.time() - ahead, usegmt=True)
         # Far off, the client corrects the time of its signatures by this header, and the server refuses them.
         expected = ALL[:6] + ["download"] if code == 0 else None
         found = doctor(tmp_path, server, path=path, code=code, expected=expected)["clock"]
@@ -141,6 +140,8 @@ def test_terminated_while_it_uploads(server, tmp_path):
             parts.append(path)
             if len(parts) == 3:  # the first is the small object
                 started[0].send_signal(signal.SIGTERM)
+                return "stall"
+        return None
 
     server.proxy.fault = terminate
     started.append(processes.start([LOCKSTEP, "doctor", f"s3://{BUCKET}/shards"], tmp_path, environment(**server.environment())))

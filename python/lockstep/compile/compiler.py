@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
-from torch._inductor.codecache import BypassFxGraphCache
+from torch._inductor.codecache import BypassFxGraphCache, CacheBase
 from torch._inductor.cpp_builder import get_cpp_compiler
 from torch._inductor.cpu_vec_isa import VecISA, pick_vec_isa, supported_vec_isa_list, valid_vec_isa_list, x86_isa_checker
 from torch._inductor.exc import CppCompileError, InductorError, InvalidCxxCompiler
+from torch._inductor.fx_passes import joint_graph
 from torch._inductor.package import package_aoti
 from torch._inductor.utils import clear_caches
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -124,6 +125,7 @@ def compile_all(modules: Sequence[torch.fx.GraphModule], device: str, settings: 
     if len(modules) == 1:
         return [compile_one(modules[0], settings)]
     if not torch.cuda.is_initialized():
+        prepare_for_forks()
         return results_of(in_forks(lambda i: compile_one(modules[i], settings)), len(modules), number_of_cores(), progress)
     contents = [stored(module) for module in modules] if "cpp.vec_isa_ok" in settings else []  # each would probe them
     if contents and all(contents):
@@ -136,6 +138,13 @@ def compile_all(modules: Sequence[torch.fx.GraphModule], device: str, settings: 
         made.append(compile_one(module, settings))
         progress(len(made))
     return made
+
+
+def prepare_for_forks() -> None:
+    """Does once what torch's compiler would do in each process, which takes seconds: it hashes Triton, and traces its patterns."""
+    with contextlib.suppress(AttributeError, TypeError):  # another version of torch
+        CacheBase.get_system()
+        joint_graph.lazy_init(torch.device("cpu"))
 
 
 def compile_one(module: torch.fx.GraphModule, settings: dict[str, object]) -> Code | FixedSize:

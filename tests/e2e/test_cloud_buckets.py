@@ -19,6 +19,8 @@ from test_collector import contents
 from test_tracking import agents_of
 from web_server import made_certificate
 
+pytestmark = pytest.mark.long
+
 STEPS = 8
 
 

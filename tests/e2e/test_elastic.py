@@ -8,7 +8,7 @@ import pytest
 
 import processes
 from cluster import GONE_S, RUN_S
-from conftest import Job
+from conftest import Job, long
 from processes import TIMEOUT_S, wait_until
 from safetensors_file import assert_same_bits, checkpoints, last_weights
 from test_ending import steps_of
@@ -213,8 +213,8 @@ def test_sigterm_to_a_job_of_two_hosts(job, cluster, undisturbed):
     assert_each_step_once(job, run_dir)
 
 
-@pytest.mark.parametrize("where, number", [("rank of alpha", signal.SIGTERM), ("rank of beta", signal.SIGTERM),
-                                           ("launcher of alpha", signal.SIGUSR1), ("launcher of beta", signal.SIGUSR1)])
+@pytest.mark.parametrize("where, number", [long("rank of alpha", signal.SIGTERM), ("rank of beta", signal.SIGTERM),
+                                           ("launcher of alpha", signal.SIGUSR1), long("launcher of beta", signal.SIGUSR1)])
 def test_signal_to_ranks_ends_the_job_on_every_node(job, cluster, where, number):
     """No launcher exits with success: a restarted one would wait for the others."""
     what, _, name = where.partition(" of ")
@@ -266,6 +266,7 @@ def test_short_network_outage_is_harmless(cluster, undisturbed):
     assert_whole(cluster.run_dir(), undisturbed)
 
 
+@pytest.mark.long
 def test_silent_node_is_reported_without_blaming_its_ranks(job, cluster):
     """The last known state of its ranks is not a reason to blame one."""
     alpha, beta = cluster.hosts

@@ -14,6 +14,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 import processes
 from cluster import GONE_S, PORT, Cluster
 from conftest import Job
@@ -21,6 +23,8 @@ from disk import Disk
 from network import Network
 from processes import wait_until
 from safetensors_file import assert_same_bits, assert_usable, checkpoints, last_weights
+
+pytestmark = pytest.mark.long
 
 FAULTS = int(os.environ.get("LOCKSTEP_SOAK_FAULTS", "10"))
 SEED = int(os.environ.get("LOCKSTEP_SOAK_SEED", "1"))

@@ -14,6 +14,8 @@ from test_recompute import use_model
 from test_resume import assert_same_checkpoint
 from test_sharding import OPTIMIZERS
 
+pytestmark = pytest.mark.long
+
 NUM_HOSTS = 3
 RANKS_PER_HOST = 2
 HIERARCHICAL = "distributed.backend=hierarchical"

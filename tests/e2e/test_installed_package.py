@@ -87,6 +87,7 @@ def parts(prefix, tmp_path_factory):
     return configure_and_build(directory, prefix, directory / "build")
 
 
+@pytest.mark.long
 def test_plugins_of_every_kind_train(job, parts):
     job.config["plugins"] = [str(parts / "parts.so")]
     job.config["tracking"] = {"plugins": [str(parts / "last_loss.so")], "sinks": ["last_loss"]}
@@ -105,6 +106,7 @@ def test_plugins_of_every_kind_train(job, parts):
     assert sink.code == 0 and '"last_loss"' in sink.out, sink.err
 
 
+@pytest.mark.long
 def test_image_transforms_of_one_name_are_rejected(job, parts):
     plugins = [str(parts / "parts.so"), str(parts / "invert.so")]
     job.config["plugins"] = plugins
@@ -214,6 +216,7 @@ def embedding(prefix, tmp_path_factory):
     return build_example("embedding", prefix, tmp_path_factory.mktemp("embedding"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("program, config, printed", [
     ("two_moons", "run.yaml", ["accuracy 1.000", "accuracy 0.9"]), ("pendulum", "pendulum.yaml", ["step 300, loss 0."]),

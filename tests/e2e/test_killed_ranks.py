@@ -13,9 +13,9 @@ import urllib.request
 import pytest
 
 import processes
+from conftest import long
 from processes import LOCKSTEP, TIMEOUT_S, TRAINER, wait_until
 
-KILLS = 100
 MAX_DELAY_S = 0.25  # from the first sign of the run to the kill: steps of a fraction of a millisecond
 
 
@@ -47,15 +47,16 @@ def kill_one(job, delay):
     return len(steps)
 
 
-def test_rank_killed_at_100_points_in_time(job):
+@pytest.mark.parametrize("kills", [25, long(100)])
+def test_rank_killed_at_random_times(job, kills):
     rarely = "1000 epochs"  # so that most kills occur while it logs
     job.config["train"].update(epochs=100_000, log_every="1 step", eval_every=rarely)
     job.config["checkpoint"] = {"every": rarely}
     job.config["tracking"] = {"sinks": ["console"]}
     job.write()
     rng = random.Random(1)
-    steps = [kill_one(job, rng.uniform(0, MAX_DELAY_S)) for _ in range(KILLS)]
-    assert len(set(steps)) >= KILLS / 10, "the times of the kills did not differ"
+    steps = [kill_one(job, rng.uniform(0, MAX_DELAY_S)) for _ in range(kills)]
+    assert len(set(steps)) >= kills / 10, "the times of the kills did not differ"
 
 
 def shown_by_the_dashboard(job):

@@ -298,6 +298,7 @@ def test_sigterm_to_a_new_coordinator_ends_the_job(cluster):
     assert checkpoints(job.only_run())
 
 
+@pytest.mark.long
 def test_a_node_is_silent(cluster, undisturbed):
     """Its network fails: no connection is closed. It stops its own ranks."""
     job = cluster.job

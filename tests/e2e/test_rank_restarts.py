@@ -6,7 +6,7 @@ import signal
 import pytest
 
 import processes
-from conftest import Job
+from conftest import Job, long
 from object_server import BUCKET
 from processes import TIMEOUT_S, wait_until
 from safetensors_file import checkpoints
@@ -68,7 +68,7 @@ def sizes(job):
     return [(loss["ranks_before"], loss["ranks_after"]) for loss in recorded_losses(job)]
 
 
-@pytest.mark.parametrize("shard", ["none", "gradients"])
+@pytest.mark.parametrize("shard", ["none", long("gradients")])
 def test_a_rank_is_killed_again_and_again(job, tmp_path_factory, shard):
     """Rank 0, the other one of the first two, which has given the state to its successor, and that one: each time there are two ranks again."""
     started = start(job, shard=shard)

@@ -11,6 +11,8 @@ from conftest import Job
 from refusals import refuse
 from safetensors_file import assert_same_bits, last_weights
 
+pytestmark = pytest.mark.long
+
 MODELS = {
     "gpt": {"name": "gpt", "vocab_size": 61, "context": 16, "layers": 3, "heads": 2, "width": 32, "dropout": 0.1},
     "vit": {"name": "vit", "image_size": 28, "patch_size": 7, "in_channels": 1, "classes": 10, "layers": 2, "heads": 2,

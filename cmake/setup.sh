@@ -27,7 +27,7 @@ install_python() {
   [ ! -t 2 ] || quiet=  # a terminal shows progress
   [ -x "${python%/*}/uv" ] || "$python" -m pip install --disable-pip-version-check -q uv==0.13.9 2>/dev/null || true
   "${python%/*}/uv" pip install $quiet --python "$python" "$@" ||
-    "$python" -m pip install --disable-pip-version-check -q "$@" || fail "pip could not install $* (is there a network?)"
+    "$python" -m pip install --disable-pip-version-check -q "$@" || fail "neither uv nor pip could install $* (is there a network?)"
 }
 
 need_free_mb() { # need_free_mb MEGABYTES WHAT

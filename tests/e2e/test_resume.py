@@ -47,7 +47,7 @@ def assert_steps_once(job, run_id, steps):
 @pytest.fixture
 def whole(tmp_path_factory):
     """A separate directory, for the uninterrupted run."""
-    from conftest import Job, long
+    from conftest import Job
 
     return Job(tmp_path_factory.mktemp("whole"))
 

@@ -25,6 +25,7 @@ namespace {
 constexpr std::chrono::milliseconds kFlushTimeout{2000};  // of the console, at the end
 constexpr std::chrono::milliseconds kSendTimeout{1000};   // of the last messages
 constexpr std::chrono::milliseconds kClaimCheck{100};
+constexpr std::chrono::seconds kMovedCheck{1};
 
 // If a standard stream is closed, a pipe could get its number, and would be lost in a worker.
 void open_standard_streams() {
@@ -48,11 +49,9 @@ class NodeLauncher {
         claim_logs_(claim_logs),
         out_(options.stdout_fd),
         err_(options.stderr_fd),
-        hang_reporter_(options.host) {
-    auto role = open_rendezvous(options, hang_detector_);
-    coordinator_ = std::move(role.coordinator);
-    client_ = std::move(role.client);
-    client_->set_ready();
+        hang_reporter_(options.host),
+        moved_(moved_rendezvous(options)) {
+    open(moved_ ? moved_->find() : std::nullopt);
   }
 
   LaunchReport run() {
@@ -65,6 +64,26 @@ class NodeLauncher {
   }
 
  private:
+  void open(const std::optional<Endpoint>& moved_to) {
+    follows_ = moved_to.has_value();
+    coordinator_.reset();  // frees the port
+    auto role = open_rendezvous(options_, hang_detector_, moved_to);
+    coordinator_ = std::move(role.coordinator);
+    client_ = std::move(role.client);
+    client_->set_ready();
+  }
+
+  // The rendezvous moves a while after the loss of its node, whose launcher may have started again by then.
+  void follow_moved() {
+    const auto now = PollSet::Clock::now();
+    const bool has_found_it = client_->has_joined() && !coordinator_;
+    if (!moved_ || has_place_ || follows_ || has_found_it || signaled_by_ || finish_ ||
+        now < next_moved_check_)
+      return;
+    next_moved_check_ = now + kMovedCheck;
+    if (const auto moved_to = moved_->find()) open(moved_to);
+  }
+
   void run_once() {
     PollSet polls;
     polls.watch(signals_.poll_request(), [](short) {});
@@ -88,6 +107,7 @@ class NodeLauncher {
     if (group_ && group_->take_changed())
       hang_reporter_.begin(group_->watched(), group_->log_directory());
     handle_commands();
+    follow_moved();
     join_if_shared();
     if (group_) client_->report_groups(group_->take_group_events());
     handle_exit();
@@ -170,7 +190,13 @@ class NodeLauncher {
     if (finish_->error && (has_lost_coordinator_ || gives_way)) group_->kill();
   }
 
+  void handle(const NotServed&) {
+    moved_->ignore();
+    open(std::nullopt);
+  }
+
   void handle(const NodePlace& place) {
+    has_place_ = true;
     if (signaled_by_ || finish_) return report_attempt({});
     node_rank_ = place.node_rank;
     if (place.claim.empty()) return start_workers(place);
@@ -304,6 +330,10 @@ class NodeLauncher {
   HangDetector hang_detector_;
   std::unique_ptr<Coordinator> coordinator_;  // null unless this node serves the rendezvous
   std::unique_ptr<RendezvousClient> client_;
+  std::optional<MovedRendezvous> moved_;
+  PollSet::Clock::time_point next_moved_check_;
+  bool follows_ = false;    // it, to where it has moved
+  bool has_place_ = false;  // in a job, whose coordinator says where the rendezvous moves
   std::optional<WorkerGroup> group_;
   struct Joining {
     NodePlace place;

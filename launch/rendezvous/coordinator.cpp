@@ -324,6 +324,7 @@ void Coordinator::interrupt(int signal) {
 }
 
 void Coordinator::finish(LaunchReport report) {
+  if (has_taken_over_) options_.moved->remove();
   phase_ = Phase::Finished;
   finish_deadline_ = Clock::now() + kFinishTimeout;
   finish_ = FinishMessage{.report = std::move(report)};

@@ -99,6 +99,7 @@ class Coordinator {
   void adopt_newer(const JobState& job);
   bool is_complete() const;
   void take_over();
+  void move_rendezvous();
   void lose_missing(const Takeover& takeover);
   void repeat_events(Node& node);
   bool claim(const std::string& lost);
@@ -137,7 +138,7 @@ class Coordinator {
   std::optional<JobClaims> claims_;       // the same
   std::optional<Takeover> takeover_;      // in Phase::TakingOver
   PollSet::Clock::time_point takeover_deadline_;
-  bool has_given_way_ = false;
+  bool has_taken_over_ = false, has_given_way_ = false;
   StatusJudge& judge_;
   bool has_status_ = false;  // that has not been judged
 

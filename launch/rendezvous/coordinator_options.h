@@ -7,6 +7,7 @@
 
 #include "launch/protocol/job_state.h"
 #include "launch/protocol/rendezvous_options.h"
+#include "launch/rendezvous/moved_rendezvous.h"
 #include "launch/workers/restart_policy.h"
 
 namespace lockstep::launch {
@@ -19,6 +20,7 @@ struct CoordinatorOptions {
   bool continues_on_loss = false;
   std::filesystem::path
       runs_dir;  // of the job's claims; empty: no node can replace the coordinator
+  std::optional<MovedRendezvous> moved = {};  // with runs_dir
 };
 
 // The job that a new coordinator takes over.

@@ -25,6 +25,7 @@ bool is_in(const JobState& job, const ReturningNode& node) {
 
 // Of an attempt on several nodes, which are in the order of their numbers.
 void Coordinator::begin_job(const std::vector<Node*>& chosen) {
+  if (options_.moved && !has_taken_over_) options_.moved->remove();  // of an earlier job
   job_.reset();
   claims_.reset();
   const auto own = std::ranges::find_if(chosen, &Node::is_own);
@@ -119,7 +120,7 @@ Coordinator::Coordinator(CoordinatorOptions options, FileDescriptor listener, Co
   takeover_ = std::move(takeover);
   claims_.emplace(claims_directory(options_.runs_dir, options_.run_id), takeover_->job.key,
                   takeover_->node, takeover_->job.num_claims);
-  restarts_.forbid();
+  restarts_.resume(takeover_->job.num_restarts);
 }
 
 void Coordinator::admit_returning(Node& node) {
@@ -185,14 +186,24 @@ void Coordinator::take_over() {
       .world_size = job_->world_size, .restarts = job_->num_restarts, .run_id = options_.run_id};
   restarts_.begin_attempt(Clock::now());
   judge_.begin_attempt();
-  add_note(fmt::format("{} was lost, which served the rendezvous: {}; this node serves it now{}",
-                       lost, takeover.reason,
-                       options_.restarts.max_restarts > 0 ? ", without further restarts" : ""));
+  add_note(fmt::format("{} was lost, which served the rendezvous: {}; this node serves it now",
+                       lost, takeover.reason));
   lose_missing(takeover);
   for (auto& node : nodes_)
     if (node.in_group) repeat_events(node);
   announce_job();
+  move_rendezvous();
   if (takeover.interrupted_by) interrupt(*takeover.interrupted_by);
+}
+
+// For launchers that start from now on.
+void Coordinator::move_rendezvous() {
+  has_taken_over_ = true;
+  try {
+    options_.moved->write({options_.rendezvous.host, options_.rendezvous.port});
+  } catch (const Error& error) {
+    add_note(fmt::format("nodes that were lost cannot come back: {}", error.what()));
+  }
 }
 
 // The node of the last coordinator, and those that have not joined.

@@ -113,12 +113,17 @@ void RendezvousClient::try_next_address() {
   stage_ = Stage::Connecting;
   const auto now = Clock::now();
   stage_deadline_ = std::min(now + kStageTimeout, std::max(give_up_at_, now + kRetryEvery));
-  if (search_) stage_deadline_ = now + time_to_join(options_.rendezvous);
+  if (may_be_another()) stage_deadline_ = now + time_to_join(options_.rendezvous);
 }
 
 void RendezvousClient::fail_attempt(const std::string& problem) {
   last_problem_ = problem;
   connection_.reset();
+  if (!search_ && may_be_another()) {
+    stage_ = Stage::Left;
+    commands_.push_back(NotServed{});
+    return;
+  }
   stage_ = Stage::Disconnected;
   retry_at_ = Clock::now() + kRetryEvery;
   if (!search_) return;
@@ -134,7 +139,7 @@ void RendezvousClient::receive() {
     if (reason == EINPROGRESS) return;
     if (reason != 0) return fail_attempt(std::strerror(reason));
     stage_ = Stage::Handshake;
-    if (!search_) stage_deadline_ = Clock::now() + kStageTimeout;
+    if (!may_be_another()) stage_deadline_ = Clock::now() + kStageTimeout;
   }
   connection_->transfer();
   bool has_protocol_error = false;
@@ -151,7 +156,7 @@ void RendezvousClient::receive() {
   if (!connection_ || connection_->is_open() || stage_ == Stage::Left) return;
   const auto problem = connection_->problem();
   if (stage_ == Stage::Joined && is_welcome_) return lose_connection(problem, false);
-  if (search_) return fail_attempt(problem);
+  if (may_be_another()) return fail_attempt(problem);
   if (has_protocol_error || connection_->has_protocol_error()) return give_up(not_a_rendezvous());
   fail_attempt(problem);
 }
@@ -205,11 +210,15 @@ void RendezvousClient::handle(const RefusedMessage& refused) {
   reject(Error(refused.kind, refused.message));
 }
 
-// What listens at an address is not the coordinator of this job. In a search, another program may use the
-// port of a node that is lost.
+// What listens at an address is not the coordinator of this job.
 void RendezvousClient::reject(const Error& error) {
-  if (search_) return fail_attempt(error.what());
+  if (may_be_another()) return fail_attempt(error.what());
   give_up(error);
+}
+
+// Whether another program may use the port: in a search, that of a node that is lost.
+bool RendezvousClient::may_be_another() const {
+  return search_ || (options_.has_moved && !has_joined_before_);
 }
 
 void RendezvousClient::handle(const WelcomeMessage& welcome) {
@@ -340,14 +349,13 @@ void RendezvousClient::lose_coordinator(const std::string& problem, bool may_ret
     commands_.push_back(StopOrder{});
     return;
   }
-  const auto name = coordinator_name();
-  if (!may_return)
-    return give_up(
-        environment_error(fmt::format("lost {}, which serves the rendezvous: {}", name, problem)));
-  notes_.push_back(
-      fmt::format("lost {}, which serves the rendezvous: {}; this node stops its workers and "
-                  "tries to reconnect for {:g} s",
-                  name, problem, seconds_of(options_.rendezvous.read_timeout)));
+  const auto lost =
+      fmt::format("lost {}, which serves the rendezvous: {}", coordinator_name(), problem);
+  const bool waits = options_.can_lose_coordinator && !is_in_group_ && !ended_;  // for a place
+  if (!may_return && !waits) return give_up(environment_error(lost));
+  notes_.push_back(fmt::format("{}; this node {}tries to reconnect for {:g} s", lost,
+                               waits ? "" : "stops its workers and ",
+                               seconds_of(options_.rendezvous.read_timeout)));
   successor_.close();
   commands_.push_back(StopOrder{});
   give_up_at_ = Clock::now() + options_.rendezvous.read_timeout;

@@ -30,6 +30,7 @@ struct RendezvousClientOptions {
   int master_port = 0;
   // The endpoint is on this host, and another process uses its port.
   bool endpoint_is_taken = false;
+  bool has_moved = false;  // to this endpoint, where nothing of the job may be left
 };
 
 // The coordinator is lost, and another one replaces it.
@@ -40,7 +41,7 @@ struct CoordinatorLoss {
 // A command of the coordinator, or its loss (a FinishMessage with an error, if none replaces it).
 // Takeover: this process replaces it.
 using Command = std::variant<NodePlace, GroupState, StopOrder, StackRequest, FinishMessage,
-                             CoordinatorLoss, Takeover>;
+                             CoordinatorLoss, Takeover, NotServed>;
 
 class RendezvousClient {
  public:
@@ -63,8 +64,7 @@ class RendezvousClient {
   void report_attempt(const LaunchReport& report, bool leaves);
   // Sends the status if it differs from the last one.
   void report_status(StatusMessage status);
-  // Messages are received by the coordinator.
-  bool has_joined() const { return stage_ == Stage::Joined; }
+  bool has_joined() const { return stage_ == Stage::Joined; }  // messages reach the coordinator
   // Of the workers of this attempt.
   void report_groups(std::vector<GroupEvent> events);
 
@@ -78,7 +78,6 @@ class RendezvousClient {
 
   void leave();  // disconnects
   bool has_pending() const { return connection_ && connection_->has_pending(); }
-
   std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
 
  private:
@@ -111,6 +110,7 @@ class RendezvousClient {
   void listen_as_successor(const std::string& address);
   void give_up(const Error& error);
   void reject(const Error& error);
+  bool may_be_another() const;
   Error not_a_rendezvous() const;
   std::string coordinator_name() const;
 

@@ -83,7 +83,8 @@ CoordinatorOptions coordinator_options(const LaunchOptions& options) {
           .run_id = options.run_id,
           .host = options.host,
           .continues_on_loss = options.continues_on_loss,
-          .runs_dir = can_lose_coordinator(options) ? options.runs_dir : ""};
+          .runs_dir = can_lose_coordinator(options) ? options.runs_dir : "",
+          .moved = moved_rendezvous(options)};
 }
 
 // The address at which other nodes reach the coordinator's node. Empty: the coordinator derives it
@@ -98,10 +99,17 @@ std::string own_address(const FileDescriptor& listener, const RendezvousOptions&
 
 }  // namespace
 
-RendezvousRole open_rendezvous(const LaunchOptions& options, StatusJudge& judge) {
+std::optional<MovedRendezvous> moved_rendezvous(const LaunchOptions& options) {
+  if (!can_lose_coordinator(options)) return std::nullopt;
+  return MovedRendezvous(options.runs_dir, {options.rendezvous.host, options.rendezvous.port});
+}
+
+RendezvousRole open_rendezvous(const LaunchOptions& options, StatusJudge& judge,
+                               const std::optional<Endpoint>& moved_to) {
   const bool is_alone = options.rendezvous.max_nodes == 1;
   bool is_taken = false;
-  auto listener = is_alone ? FileDescriptor() : open_endpoint(options.rendezvous, is_taken);
+  auto listener =
+      is_alone || moved_to ? FileDescriptor() : open_endpoint(options.rendezvous, is_taken);
   RendezvousClientOptions client{.rendezvous = options.rendezvous,
                                  .host = options.host,
                                  .num_workers = options.num_workers,
@@ -110,7 +118,12 @@ RendezvousRole open_rendezvous(const LaunchOptions& options, StatusJudge& judge)
                                  .can_lose_coordinator = can_lose_coordinator(options),
                                  .master_addr = options.master_addr,
                                  .master_port = options.master_port,
-                                 .endpoint_is_taken = is_taken};
+                                 .endpoint_is_taken = is_taken,
+                                 .has_moved = moved_to.has_value()};
+  if (moved_to) {
+    client.rendezvous.host = moved_to->host;
+    client.rendezvous.port = moved_to->port;
+  }
   if (!is_alone && !listener.is_open())
     return {.coordinator = nullptr,
             .client = std::make_unique<RendezvousClient>(std::move(client))};
@@ -128,8 +141,9 @@ std::unique_ptr<Coordinator> replace_coordinator(const LaunchOptions& options,
                                                  const Takeover& takeover, RendezvousClient& client,
                                                  StatusJudge& judge) {
   auto coordinator = coordinator_options(options);
-  coordinator.rendezvous.local_addr =
-      takeover.job.nodes[static_cast<size_t>(takeover.node)].address;
+  const auto& own = takeover.job.nodes[static_cast<size_t>(takeover.node)];
+  coordinator.rendezvous.host = coordinator.rendezvous.local_addr = own.address;
+  coordinator.rendezvous.port = own.port;
   coordinator.run_id = takeover.job.run_id;
   raise_limit_for_nodes(options.rendezvous.max_nodes);
   auto inner = make_inner_connection();

@@ -39,6 +39,11 @@ std::optional<std::chrono::milliseconds> RestartPolicy::restart(Clock::time_poin
   return std::min(options_.delay * (1 << (failures_ - 1)), std::max(kMaxDelay, options_.delay));
 }
 
+void RestartPolicy::resume(int count) {
+  count_ = count;
+  if (options_.window.count() == 0) recent_.resize(static_cast<size_t>(count));
+}
+
 std::string RestartPolicy::describe(std::chrono::milliseconds delay) const {
   auto text = options_.window.count() > 0
                   ? fmt::format("restart {} ({} of {} within {:g} s)", count_, recent_.size(),

@@ -29,6 +29,8 @@ class RestartPolicy {
   // next attempt; nullopt: no restart is left.
   std::optional<std::chrono::milliseconds> restart(Clock::time_point now, int64_t step);
   void forbid() { options_.max_restarts = 0; }
+  // Continues after `count` restarts by another process, of which none counts within a window.
+  void resume(int count);
 
   int max_restarts() const { return options_.max_restarts; }
   int count() const { return count_; }  // restarts so far

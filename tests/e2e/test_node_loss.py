@@ -16,7 +16,7 @@ import processes
 from cluster import PORT
 from conftest import MNIST, Job, long
 from processes import TIMEOUT_S, wait_until
-from safetensors_file import checkpoints
+from safetensors_file import assert_same_bits, checkpoints, last_weights
 from test_rank_loss import CONTINUE, NO_CHECKPOINT, SETTINGS, assert_same_run, assert_whole, kill, recorded_losses, said, shown_losses
 from test_rank_loss import trainers_of, wait_for_step
 
@@ -43,11 +43,11 @@ def undisturbed(tmp_path_factory):
     return train_undisturbed(tmp_path_factory.mktemp("undisturbed"), NODE_STEPS)
 
 
-def start(cluster, *settings, options=(), conf="", backend=GLOO, num_steps=NODE_STEPS, readers=()):
+def start(cluster, *settings, readers=(), **how):
     """On every host, with four ranks; returns the launcher of the first of `readers`, by default alpha, whose messages said() reads."""
     readers = readers or cluster.hosts[:1]
     for host in cluster.hosts:
-        start_on(cluster, host, *settings, options=options, conf=conf, backend=backend, num_steps=num_steps, is_reader=host in readers)
+        start_on(cluster, host, *settings, is_reader=host in readers, **how)
     return cluster.launchers[readers[0].name]
 
 
@@ -199,6 +199,24 @@ def test_the_coordinator_crashes(cluster, undisturbed):
     (loss,) = shown_losses(job)
     assert (loss["ranks_before"], loss["ranks_after"]) == (4, 2)
     assert [lost["rank"] for lost in loss["lost"]] == [0, 1]
+
+
+def test_a_restart_after_the_coordinator_crashed(cluster, undisturbed):
+    """All ranks that were left are killed, too: without the first node, from the last checkpoint."""
+    job = cluster.job
+    alpha, beta = cluster.hosts
+    started = start(cluster, "checkpoint.every=50 steps", readers=[beta], nodes="1:2", conf="last_call_timeout=60",
+                    options=["--max-restarts", 1])
+    wait_for_step(job, started, 60)
+    alpha.crash()
+    wait_until(lambda: "continuing with 2 ranks" in said(job), TIMEOUT_S, "the others continue")
+    for pid in members_on(cluster, beta).values():
+        os.kill(pid, signal.SIGKILL)
+    assert processes.finish(started, 600).code == 0, said(job)
+    assert re.search("^lockstep: restart 1 of 1: ", said(job), re.MULTILINE)
+    run_dir = job.only_run()
+    assert checkpoints(run_dir)[-1] == NODE_STEPS
+    assert_same_bits(last_weights(run_dir), last_weights(undisturbed))
 
 
 @pytest.mark.long
@@ -504,6 +522,24 @@ def test_a_node_comes_back(cluster, tmp_path_factory, by_sigterm):
     wait_until(lambda: said(job).count("continuing with 2 ranks") == 2, TIMEOUT_S, "the others continue")
     wait_for_new_step(job, again)
     stop_and_compare(job, again, tmp_path_factory)
+
+
+def test_the_node_of_the_coordinator_comes_back(cluster, tmp_path_factory):
+    """Its launcher starts again before the other node has taken over. Then it takes over itself."""
+    job = cluster.job
+    alpha, beta = cluster.hosts
+    started = start(cluster, NO_EPOCHS, readers=[alpha, beta], **UNTIL_STOPPED)
+    wait_for_step(job, started, 20)
+    alpha.crash()
+    again = start_on(cluster, alpha, NO_EPOCHS, is_reader=True, **UNTIL_STOPPED)
+    wait_until(lambda: "lockstep: 2 ranks joined: continuing with 4 ranks\n" in said(job), TIMEOUT_S, "the node to join")
+    assert f"lockstep: alpha ({alpha.address}) joins as node 0: its ranks take part after a step" in said(job)
+    wait_for_new_step(job, again)
+    beta.crash()
+    wait_until(lambda: said(job).count("continuing with 2 ranks") == 2, TIMEOUT_S, "the others continue")
+    wait_for_new_step(job, again)
+    stop_and_compare(job, again, tmp_path_factory)
+    assert not list(job.runs.glob(".lockstep-*"))
 
 
 def shorten(file, copy, count):

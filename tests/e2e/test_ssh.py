@@ -119,6 +119,7 @@ def test_a_killed_connection_to_the_only_host_is_a_failure(hosts, job):
     ended = processes.finish(process, GONE_S)
     assert ended.code == 75, ended.err
     assert "lost the connection to localhost" in ended.err
+    wait_until(lambda: not find(job.directory), GONE_S, "the launcher of the host has ended its rank")
 
 
 def test_the_token_is_on_no_command_line(hosts, job):

@@ -65,9 +65,10 @@ void LauncherNodes::lose_second() {
   CHECK(answer_to(0, GroupAnswer::Kind::Join).world_size == 2);
 }
 
-void LauncherNodes::use_port_of(int node) {
+int LauncherNodes::use_port_of(int node) {
   const auto address = resolve("127.0.0.1", job_.nodes[static_cast<size_t>(node)].port).front();
   other_job_.emplace(std::move(try_listen(address).fd.value()), "another token");
+  return address.port();
 }
 
 void LauncherNodes::run_until(const std::function<bool()>& is_true) {
@@ -94,6 +95,12 @@ void LauncherNodes::start(int node, int num_workers) {
   options_.host = "host" + std::to_string(node);
   options_.rendezvous.node_rank = node;
   launchers_[static_cast<size_t>(node)] = std::make_unique<TestLauncher>(options_);
+}
+
+void LauncherNodes::start_another() {
+  options_.host = "another";
+  options_.rendezvous.node_rank.reset();
+  launchers_.push_back(std::make_unique<TestLauncher>(options_));
 }
 
 }  // namespace lockstep::launch

@@ -27,7 +27,7 @@ struct TestLauncher {
   std::vector<std::string> notes;
 
   explicit TestLauncher(const LaunchOptions& of) : options(of) {
-    auto role = open_rendezvous(options, judge);
+    auto role = open_rendezvous(options, judge, moved_rendezvous(options)->find());
     coordinator = std::move(role.coordinator);
     client = std::move(role.client);
     client->hold_events(std::vector<GroupEvent>());
@@ -51,11 +51,14 @@ class LauncherNodes {
                          std::chrono::milliseconds keep_alive = std::chrono::seconds(10));
 
   TestLauncher& operator[](int node) { return *launchers_[static_cast<size_t>(node)]; }
+  MovedRendezvous moved() const { return moved_rendezvous(options_).value(); }
   // As node `node`, with the first claim.
   JobClaims claims_of(int node) const {
     return {directory_.path() / "run" / "claims", job_.key, node};
   }
   void start(int node, int num_workers = 2);
+  // The next node, which has no number.
+  void start_another();
   // The node is no longer there.
   void crash(int node) { launchers_[static_cast<size_t>(node)].reset(); }
 
@@ -75,8 +78,8 @@ class LauncherNodes {
   // A stopped process: it neither receives nor sends.
   void freeze(int node) { frozen_ = node; }
   void thaw() { frozen_.reset(); }
-  // Another job serves at the address of node `node`, which is lost.
-  void use_port_of(int node);
+  // Another job serves at the address of node `node`, which is lost; returns the port.
+  int use_port_of(int node);
   // Why a launcher of node `node` is refused that joins node `server`, and only knows the first state.
   std::string refusal_of(int node, int server);
   void run_until(const std::function<bool()>& is_true);

@@ -62,4 +62,13 @@ TEST_CASE("restart policy: restarts are limited, per window if one is set") {
   Attempts forbidden{RestartPolicy({.max_restarts = 2})};
   forbidden.policy.forbid();
   CHECK(forbidden.fail(1) == -1);
+  Attempts resumed{RestartPolicy({.max_restarts = 2})};
+  resumed.policy.resume(1);
+  CHECK(resumed.fail(1) == 0);
+  CHECK(resumed.policy.describe(0ms) == "restart 2 of 2");
+  CHECK(resumed.fail(2) == -1);
+  Attempts resumed_window{RestartPolicy({.max_restarts = 1, .window = 60s})};
+  resumed_window.policy.resume(5);
+  CHECK(resumed_window.fail(1) == 0);
+  CHECK(resumed_window.policy.count() == 6);
 }

@@ -31,14 +31,78 @@ TEST_CASE("takeover: the next node serves the rendezvous, the others join it") {
   CHECK(formed.answers.front().answer.world_size == 4);
   CHECK(formed.answers.front().answer.loss.ranks.size() == 2);
   CHECK(nodes[1].notes.front().find("which served the rendezvous: the connection was closed; this "
-                                    "node serves it now, without further restarts") !=
-        std::string::npos);
+                                    "node serves it now") != std::string::npos);
 
   LaunchReport report;
   report.workers.push_back({.rank = 0});
   nodes[1].client->report_attempt(report, false);
   nodes[2].client->report_attempt(report, false);
   CHECK(nodes.finish(2).succeeded());
+}
+
+TEST_CASE("takeover: the node of the first coordinator comes back") {
+  LauncherNodes nodes(2);
+  CHECK_FALSE(nodes.moved().find());
+  nodes.crash(0);
+  nodes.take_over(1);
+  nodes.next<GroupState>(1);
+  for (const int worker : {0, 1}) nodes.ask(1, worker, 7);
+  CHECK(nodes.answer_to(1, GroupAnswer::Kind::Join).world_size == 2);
+  nodes.start(0);
+  CHECK_FALSE(nodes[0].coordinator);
+  const auto place = nodes.next<NodePlace>(0);
+  CHECK(place.joins);
+  CHECK(place.node_rank == 0);
+  CHECK(place.run_id == "run");
+  nodes[1].coordinator->interrupt(SIGTERM);
+  CHECK_FALSE(nodes.moved().find());
+}
+
+TEST_CASE("takeover: a restart waits for the node of the first coordinator") {
+  LauncherNodes nodes(2);
+  nodes.crash(0);
+  nodes.take_over(1);
+  nodes.next<GroupState>(1);
+  LaunchReport failed;
+  failed.workers.push_back({.rank = 2, .exit = {.code = 1}});
+  nodes[1].client->hold_events(std::nullopt);
+  nodes[1].client->report_attempt(failed, false);
+  nodes[1].client->set_ready();
+  nodes.start(0);
+  const auto place = nodes.next<NodePlace>(0);
+  CHECK_FALSE(place.joins);
+  CHECK(place.restart_count == 1);
+  CHECK(place.world_size == 4);
+  CHECK(nodes[1].notes.back().starts_with("restart 1 of 1"));
+}
+
+TEST_CASE("takeover: a node that waits for a place finds the new coordinator") {
+  LauncherNodes nodes(2);
+  nodes.start_another();
+  nodes.run_until([&] { return !nodes[0].notes.empty(); });
+  CHECK(nodes[0].notes.front().starts_with("another (127.0.0.1) joined: it will take part after"));
+  nodes.crash(0);
+  nodes.next<StopOrder>(2);
+  nodes.take_over(1);
+  nodes.next<GroupState>(1);
+  const auto note = nodes[2].client->take_notes().back();
+  CHECK(note.ends_with("the connection was closed; this node tries to reconnect for 60 s"));
+  CHECK_FALSE(nodes[2].client->next());
+  nodes.start_another();
+  nodes.next<NodePlace>(3);
+}
+
+TEST_CASE("takeover: what a file says is not believed") {
+  LauncherNodes nodes(2);
+  int port = local_address(listen_everywhere(0).get()).port();
+  SECTION("nothing is served there") {}
+  SECTION("another job is served there") {
+    nodes.crash(1);
+    port = nodes.use_port_of(1);
+  }
+  nodes.moved().write({"127.0.0.1", port});
+  nodes.start_another();
+  nodes.next<NotServed>(2);
 }
 
 TEST_CASE("takeover: a side without the claim stops") {

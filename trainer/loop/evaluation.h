@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "data/loader/bad_samples.h"
@@ -19,7 +20,7 @@ struct EvaluationOptions {
   int64_t batch_size = 500;
   int64_t workers = 0;  // loader threads of this rank
   Precision precision = Precision::Float32;
-  data::BadSamples* bad_samples = nullptr;  // as of a Loader
+  std::shared_ptr<data::BadSamples> bad_samples = nullptr;  // as of a Loader
   // Called with each batch of this rank; may be empty.
   std::function<void(const Batch&, const Outputs&)> on_batch = {};
   EvaluationMetrics* metrics = nullptr;  // computes more metrics; null: none

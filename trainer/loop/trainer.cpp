@@ -180,7 +180,7 @@ EvaluationResult Trainer::run() {
 void Trainer::report_failure(const std::exception& error) noexcept {
   for (auto* hook : hooks_) try {
       hook->on_failure(context(), error);
-    } catch (const std::exception&) {
+    } catch (...) {
       // The first failure is the one to report.
     }
 }

@@ -42,10 +42,10 @@ void MetricsReporter::before_run(HookContext& run) {
   peak_flops_ = peak_flops_of_gpu(distributed::gpu_name(world_.device().index()), is_half);
 }
 
-void MetricsReporter::before_step(HookContext& run) {
+void MetricsReporter::begin_step(Model& model) {
   if (flops_) return;
   costs_.reset();  // of a step that was undone
-  costs_ = std::make_unique<ModuleCosts>(run.model, world_.device(), records_modules_);
+  costs_ = std::make_unique<ModuleCosts>(model, world_.device(), records_modules_);
 }
 
 void MetricsReporter::count_flops_later() { costs_.reset(); }

@@ -55,12 +55,13 @@ class MetricsReporter final : public Hook {
 
   // Starts the clock of samples per second, unless it was resumed.
   void before_run(HookContext& run) override;
-  // Count the operations of the first step; with tracking.modules, records the table model/modules.
-  void before_step(HookContext& run) override;
+  // Ends counting; with tracking.modules, records the table model/modules.
   void after_step(HookContext& run) override;
   // Records the result.
   void after_evaluation(HookContext& run, const EvaluationResult& result) override;
 
+  // Called when the hooks have been called before a step: counts the operations of the first one.
+  void begin_step(Model& model);
   // In a step that computes more than its passes: a later one is counted.
   void count_flops_later();
 

@@ -5,7 +5,7 @@
 namespace lockstep {
 
 void Dataset::fill(const SampleRequest&, std::span<const at::Tensor>) const {
-  check(false, "a dataset with a layout() must override fill()");
+  throw config_error("a dataset with a layout() must override fill()");
 }
 
 Batch Dataset::get_batch(std::span<const int64_t> indices) const {
@@ -14,7 +14,8 @@ Batch Dataset::get_batch(std::span<const int64_t> indices) const {
 
 Batch gather(const Dataset& dataset, const SampleRequest& request) {
   auto layout = dataset.layout();
-  check(!layout.empty(), "a dataset must override layout() or get_batch()");
+  if (layout.empty())
+    throw config_error("a dataset must override layout() and fill(), or get_batch()");
   return data::gather(dataset, request, std::move(layout));
 }
 

@@ -101,8 +101,9 @@ int lockstep_is_done(const lockstep_loop* loop);
 // Steps done so far, including those before a resume; steps of the whole run. -1 if `loop` is NULL.
 int64_t lockstep_steps(const lockstep_loop* loop);
 int64_t lockstep_total_steps(const lockstep_loop* loop);
-// This rank's loss in the last step, before it updated the weights. Waits for the device. NaN before the
-// first step of this process, and on failure, with lockstep_last_error().
+// This rank's loss of the last step, before it updated the weights; with train.accumulate, of the last of its
+// passes. Waits for the device. NaN before the first step of this process, and on failure, with
+// lockstep_last_error().
 double lockstep_loss(const lockstep_loop* loop);
 
 // Trains one step, followed by what is due after it (metrics, evaluation, checkpoint); collective.
@@ -110,7 +111,8 @@ double lockstep_loss(const lockstep_loop* loop);
 // dimensions of the example.
 int lockstep_step(lockstep_loop* loop, const lockstep_array* fields, size_t num_fields);
 
-// Evaluates on data.eval now; collective. lockstep_metric() has the result.
+// Evaluates on data.eval now; collective. lockstep_metric() has the result, unless a stop request interrupted
+// the evaluation.
 int lockstep_evaluate(lockstep_loop* loop);
 // Saves a checkpoint now; collective. LOCKSTEP_CONFIG before the first step.
 int lockstep_save(lockstep_loop* loop);

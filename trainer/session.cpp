@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/standard_exceptions.h"
 #include "core/system/durable_file.h"
 #include "formats/store/object_cache.h"
 #include "launch/report/error_file.h"
@@ -107,42 +108,49 @@ bool join(const trainer::GroupTrainingParts& parts, trainer::GroupTraining& trai
   return training.join();
 }
 
-SessionResult train(trainer::GroupTrainingParts parts) {
+// Collective. `stop_signals` and `training`: what it creates; both outlive it.
+SessionResult train(trainer::GroupTrainingParts& parts,
+                    std::optional<trainer::StopSignals>& stop_signals,
+                    std::optional<trainer::GroupTraining>& training) {
   auto& [world, options, run, record, member, signals] = parts;
+  world.progress().enter(Phase::Building);
+  if (options.handle_signals) signals = &stop_signals.emplace(world.progress());
+  if (signals && member) member->quit_when_readable(signals->term_fd());
+  training.emplace(parts);
+  SessionResult result{.run_id = record.id(), .run_dir = record.dir(), .rank = -1};
+  int64_t resumed = 0;
+  if (!options.ranks.is_spare)
+    resumed = start(parts, *training);
+  else if (!join(parts, *training))
+    return result;
+  const auto evaluation = training->run();
+  if (!evaluation) return result;
+  result.evaluation = *evaluation;
+  result.rank = options.ranks.rank;
+  const auto* const trainer = training->trainer();
+  world.progress().enter(Phase::Finishing);
+  const auto end = describe_end(*trainer, record.dir());
+  result.stopped = trainer->stop().reason();
+  result.signal = end.signal.value_or(0);
+  result.reason = end.reason;
+  if (resumed > 0 && resumed == trainer->step() && end.reason.empty())
+    result.reason = fmt::format(
+        "the run is already finished (step {} of {}): nothing was trained; to continue, increase "
+        "train.epochs or train.max_steps",
+        resumed, trainer->total_steps());
+  result.lost = record.finish(end);
+  return result;
+}
+
+SessionResult train(trainer::GroupTrainingParts parts) {
   // Outside the try block: a failure is recorded before their destructors wait for a checkpoint.
   std::optional<trainer::StopSignals> stop_signals;
   std::optional<trainer::GroupTraining> training;
   try {
-    world.progress().enter(Phase::Building);
-    if (options.handle_signals) signals = &stop_signals.emplace(world.progress());
-    if (signals && member) member->quit_when_readable(signals->term_fd());
-    training.emplace(parts);
-    SessionResult result{.run_id = record.id(), .run_dir = record.dir(), .rank = -1};
-    int64_t resumed = 0;
-    if (!options.ranks.is_spare)
-      resumed = start(parts, *training);
-    else if (!join(parts, *training))
-      return result;
-    const auto evaluation = training->run();
-    if (!evaluation) return result;
-    result.evaluation = *evaluation;
-    result.rank = options.ranks.rank;
-    const auto* const trainer = training->trainer();
-    world.progress().enter(Phase::Finishing);
-    const auto end = describe_end(*trainer, record.dir());
-    result.stopped = trainer->stop().reason();
-    result.signal = end.signal.value_or(0);
-    result.reason = end.reason;
-    if (resumed > 0 && resumed == trainer->step() && end.reason.empty())
-      result.reason = fmt::format(
-          "the run is already finished (step {} of {}): nothing was trained; to continue, increase "
-          "train.epochs or train.max_steps",
-          resumed, trainer->total_steps());
-    result.lost = record.finish(end);
-    return result;
+    return with_standard_exceptions([&] { return train(parts, stop_signals, training); });
   } catch (const std::exception& error) {
     if (training && training->trainer()) training->trainer()->report_failure(error);
-    record.fail(error);
+    parts.record.fail(error);
     throw;
   }
 }
@@ -169,7 +177,8 @@ SessionResult trainer::run_observed_session(const SessionOptions& given, Progres
   auto options = given;  // the ranks may change
   const auto config = trainer::load_run_config(options.config_path, options.overrides);
   if (!options.own_run) config.run.verify_dir();
-  auto run = trainer::prepare_training(config, options.ranks, options.hooks);
+  auto run = with_standard_exceptions(
+      [&] { return trainer::prepare_training(config, options.ranks, options.hooks); });
   std::optional<launch::GroupMember> member;
   if (options.ranks.group_fd) {
     member.emplace(*options.ranks.group_fd, options.ranks.group_address);

@@ -7,8 +7,7 @@ namespace lockstep::trainer {
 GradientAudit::Recompute Trainer::recompute_of(const StepBatches& step) {
   return [this, &step](int64_t shard, const std::vector<int64_t>& samples) {
     clock_.enter(Phase::DataWait);
-    const auto max_bad_samples = config_.data.loader.max_bad_samples;
-    data::BadSamples bad_samples(max_bad_samples);  // the rank that has this shard reports them
+    // The rank that has this shard reports bad samples.
     data::Loader loader(*run_.data.train, samples,
                         {.batch_size = sampler_.shares().batch_size(),
                          .workers = plan_.workers_per_rank,
@@ -17,7 +16,7 @@ GradientAudit::Recompute Trainer::recompute_of(const StepBatches& step) {
                          .epoch = position_.epoch,
                          .device = world_.device(),
                          .name = "data.train",
-                         .bad_samples = max_bad_samples > 0 ? &bad_samples : nullptr});
+                         .bad_samples = data::tolerated(config_.data.loader.max_bad_samples)});
     StepBatches batches(step, loader);
     parallel_->zero_gradients();
     while (!batches.is_last()) {

@@ -27,7 +27,7 @@ class TrainingLoop::Session {
     if (!thread_.joinable()) return;
     try {
       feed_->execute(ProgramFeed::Request::Fail);
-    } catch (const std::exception&) {
+    } catch (...) {
       // The run has recorded it.
     }
     thread_.join();
@@ -49,7 +49,7 @@ class TrainingLoop::Session {
     try {
       result_ = run_session(options_);
       feed_->end(nullptr);
-    } catch (const std::exception&) {
+    } catch (...) {
       feed_->end(std::current_exception());
     }
   }

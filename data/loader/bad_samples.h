@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -33,5 +34,10 @@ class BadSamples {
   std::set<int64_t> samples_ GUARDED_BY(mutex_);
   std::vector<std::string> warnings_ GUARDED_BY(mutex_);
 };
+
+// Null if `limit` is 0: they are errors.
+inline std::shared_ptr<BadSamples> tolerated(int64_t limit) {
+  return limit > 0 ? std::make_shared<BadSamples>(limit) : nullptr;
+}
 
 }  // namespace lockstep::data

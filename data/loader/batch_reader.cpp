@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "core/standard_exceptions.h"
 #include "lockstep/error.h"
 
 namespace lockstep::data {
@@ -67,6 +68,7 @@ void leave_out(const std::set<int64_t>& bad_rows, Batch& batch) {
 BatchReader::BatchReader(const Dataset& dataset, IndexSequence indices,
                          const LoaderOptions& options)
     : dataset_(dataset),
+      owner_(dataset.weak_from_this().lock()),
       indices_(std::move(indices)),
       ahead_(dataset.sample_info(), indices_),
       options_(options),
@@ -190,7 +192,8 @@ std::exception_ptr BatchReader::described(const BatchPiece& piece) const {
   const auto where = fmt::format("{}: batch {}, {}: ", options_.name, piece.batch,
                                  list_samples(indices_of(piece)));
   try {
-    throw;
+    with_standard_exceptions([] { throw; });
+    return nullptr;
   } catch (const Error& error) {
     return std::make_exception_ptr(Error(error.kind(), where + error.what()));
   } catch (const std::bad_alloc&) {

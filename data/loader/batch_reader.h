@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <set>
 #include <vector>
 
@@ -33,7 +34,8 @@ struct ReadBatch {
 // Thread: begin() one at a time; the rest may be called concurrently for disjoint pieces.
 class BatchReader {
  public:
-  // `dataset` must outlive the reader. Throws Bug for options outside their range.
+  // Holds `dataset`, if a shared_ptr owns it; otherwise it must outlive the reader. Throws Bug for
+  // options outside their range.
   BatchReader(const Dataset& dataset, IndexSequence indices, const LoaderOptions& options);
 
   const BatchCut& cut() const { return cut_; }
@@ -67,6 +69,7 @@ class BatchReader {
   std::exception_ptr described(const BatchPiece& piece) const;
 
   const Dataset& dataset_;
+  const std::shared_ptr<const Dataset> owner_;  // of it; may be null
   const IndexSequence indices_;
   ShardsAhead ahead_;
   const LoaderOptions options_;

@@ -12,7 +12,7 @@ using Clock = std::chrono::steady_clock;
 }  // namespace
 
 Loader::Loader(const Dataset& dataset, IndexSequence indices, const LoaderOptions& options)
-    : reader_(dataset, std::move(indices), options) {
+    : reader_(std::make_shared<BatchReader>(dataset, std::move(indices), options)) {
   check(options.workers >= 0, "workers must be at least 0");
   check(options.prefetch >= 1, "prefetch must be at least 1");
   if (!options.device.is_cpu()) transfer_ = std::make_unique<DeviceTransfer>(options.device);
@@ -45,7 +45,7 @@ std::optional<Batch> Loader::next_loaded() {
   ++position_;
   if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
   if (read) {
-    auto batch = reader_.finish(std::move(*read));
+    auto batch = reader_->finish(std::move(*read));
     if (!transfer_) return batch;
     transfer_->start(std::move(batch));
   }
@@ -58,12 +58,12 @@ std::optional<Batch> Loader::next_loaded() {
 void Loader::start_next() {
   if (position_ == num_batches() || !queue_ || !queue_->next_is_ready()) return;
   try {
-    transfer_->start(reader_.finish(queue_->take()));
+    transfer_->start(reader_->finish(queue_->take()));
   } catch (...) {
     failed_ = std::current_exception();
   }
 }
 
-ReadBatch Loader::take() { return queue_ ? queue_->take() : reader_.read_whole(position_); }
+ReadBatch Loader::take() { return queue_ ? queue_->take() : reader_->read_whole(position_); }
 
 }  // namespace lockstep::data

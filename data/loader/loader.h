@@ -32,7 +32,8 @@ namespace lockstep::data {
 // Thread: next() and take_stats() belong to one thread. The destructor may run at any time.
 class Loader {
  public:
-  // `dataset` must outlive the loader. Throws Bug for options outside their range.
+  // `dataset` must outlive the loader; after a timeout a shared_ptr must own it, because a blocked
+  // thread holds it for longer. Throws Bug for options outside their range.
   Loader(const Dataset& dataset, IndexSequence indices, const LoaderOptions& options);
 
   // The next batch; nullopt after the last one. Throws what loading the batch threw, prefixed with
@@ -41,11 +42,11 @@ class Loader {
   std::optional<Batch> next();
 
   // Of the whole pass.
-  int64_t num_batches() const { return reader_.cut().num_batches(); }
-  int64_t num_samples() const { return reader_.cut().num_samples; }
+  int64_t num_batches() const { return reader_->cut().num_batches(); }
+  int64_t num_samples() const { return reader_->cut().num_samples; }
 
   // The samples of batch `number`, including those that cannot be loaded.
-  std::vector<int64_t> samples_of(int64_t number) const { return reader_.samples_of(number); }
+  std::vector<int64_t> samples_of(int64_t number) const { return reader_->samples_of(number); }
 
   // The index of the batch that next() returns next.
   int64_t position() const { return position_; }
@@ -58,7 +59,7 @@ class Loader {
   ReadBatch take();
   void start_next();
 
-  BatchReader reader_;
+  const std::shared_ptr<BatchReader> reader_;
   int64_t position_ = 0;
   LoaderStats stats_;
   std::unique_ptr<DeviceTransfer> transfer_;  // none: batches stay on the CPU

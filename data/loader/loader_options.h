@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "data/loader/bad_samples.h"
@@ -21,9 +22,8 @@ struct LoaderOptions {
   int64_t epoch = 0;
   at::Device device = at::kCPU;  // of the batches of next(); indices stay on the CPU
   std::string name = "data";     // of the data in errors
-  // Collects samples that cannot be loaded, up to its limit; nullptr: they are errors. Must outlive
-  // the loader.
-  BadSamples* bad_samples = nullptr;
+  // Collects samples that cannot be loaded, up to its limit; nullptr: they are errors.
+  std::shared_ptr<BadSamples> bad_samples = nullptr;
   // Maximum time that next() waits for a batch.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };

@@ -29,6 +29,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -86,7 +87,7 @@ struct SampleInfo {
 //
 // Thread: const methods must be safe to call from several loader threads concurrently. Not
 // collective: ranks call them at different times.
-class Dataset {
+class Dataset : public std::enable_shared_from_this<Dataset> {
  public:
   virtual ~Dataset() = default;
 

@@ -58,7 +58,8 @@ struct HookContext {
   at::Tensor
       loss;  // of the last batch of this rank, on its device; undefined before the first step
   // For before_step, on all ranks: evaluates on data.eval, or saves a checkpoint, whether or not it is
-  // due. Throw Config without data.eval, or before the first step.
+  // due. Throw Config without data.eval, or before the first step. The result is empty if a stop
+  // request interrupted the evaluation.
   std::function<EvaluationResult()> evaluate;
   std::function<void()> save;
 };

@@ -102,11 +102,11 @@ class TrainingLoop {
   // this rank's share of data.batch_size, times train.accumulate; batch.indices may be undefined.
   // Throws Config if the number of samples is another, or if the loop is done.
   void step(Batch batch);
-  // This rank's loss in the last step, before it updated the weights. Waits for the device. NaN before
-  // the first step of this process.
+  // This rank's loss of the last step, before it updated the weights; with train.accumulate, of the
+  // last of its passes. Waits for the device. NaN before the first step of this process.
   double loss() const;
 
-  // Evaluates on data.eval now.
+  // Evaluates on data.eval now. Empty if a stop request interrupted the evaluation.
   EvaluationResult evaluate();
   // Saves a checkpoint now. Throws Config before the first step.
   void save();

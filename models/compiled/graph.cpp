@@ -15,11 +15,21 @@
 namespace lockstep::models {
 namespace {
 
+std::filesystem::path temporary_directory() {
+  std::error_code error;
+  const auto path = std::filesystem::temp_directory_path(error);
+  if (!error) return path;
+  const auto* const given = std::getenv("TMPDIR");
+  throw environment_error(
+      fmt::format("TMPDIR '{}': {}: set it to a directory from which compiled code can be loaded",
+                  printable(given ? given : "", 200), error.message()));
+}
+
 // A temporary directory from which compiled code is loaded.
 class CodeDirectory {
  public:
   CodeDirectory() {
-    auto pattern = (std::filesystem::temp_directory_path() / "lockstep-XXXXXX").string();
+    auto pattern = (temporary_directory() / "lockstep-XXXXXX").string();
     if (!::mkdtemp(pattern.data()))
       throw errno_error("cannot create a directory for compiled code in " + pattern);
     path_ = pattern;
@@ -68,6 +78,11 @@ CompiledGraph::CompiledGraph(const GraphFiles& files, const std::string& device,
     throw;
   } catch (const std::exception& error) {
     const std::string text = error.what();
+    if (text.find("failed to map segment") != std::string::npos)
+      throw environment_error(fmt::format(
+          "{}: cannot load its code from {}: it may be mounted noexec; set TMPDIR to a directory "
+          "that allows execution",
+          name, printable(temporary_directory().string(), 200)));
     throw config_error(fmt::format("{}: cannot load its code: {}", name,
                                    printable(text.substr(0, text.find('\n')), 300)));
   }

@@ -20,7 +20,8 @@ class CompiledGraph {
  public:
   // `device`: "cpu", or "cuda:0" after the GPU of this process is selected. `name` is used in
   // messages. The code is loaded from a temporary file, which is deleted before this returns.
-  // Throws Config if the code cannot be loaded, Environment if the file cannot be written.
+  // Throws Config if the code cannot be loaded, Environment if the file cannot be written or its
+  // directory does not allow execution.
   CompiledGraph(const GraphFiles& files, const std::string& device, const std::string& name);
   ~CompiledGraph();
   CompiledGraph(const CompiledGraph&) = delete;

@@ -26,25 +26,6 @@ constexpr const char* kWeights = "weights.safetensors";
 constexpr const char* kPrediction = "predict.pt2";  // for lockstep-compile export
 constexpr const char* kReplaceHint = "copy it again or recompile the model";
 
-// Accepts "a/b", but not "", "/a", "../a" or "a/../b". Members are not extracted to these paths,
-// but an archive with such names is malicious.
-bool is_safe_path(const std::string& path) {
-  if (path.empty() || path.front() == '/' || path.find('\\') != std::string::npos) return false;
-  std::istringstream parts(path);
-  for (std::string part; std::getline(parts, part, '/');)
-    if (part == "..") return false;
-  return true;
-}
-
-void verify_paths(const std::vector<std::string>& members, const std::string& name) {
-  for (const auto& member : members)
-    if (!is_safe_path(member))
-      throw config_error(
-          fmt::format("{}: has a member '{}' with an unsafe path, which lockstep-compile never "
-                      "writes: do not use this file",
-                      name, printable(member)));
-}
-
 std::optional<size_t> index_of(const std::vector<std::string>& names, const std::string& name) {
   const auto it = std::find(names.begin(), names.end(), name);
   if (it == names.end()) return std::nullopt;
@@ -130,7 +111,6 @@ void CompiledPackage::read(std::span<const uint8_t> bytes) {
     throw config_error(fmt::format("{} (is it truncated?); {}", error.what(), kReplaceHint));
   }
   members_ = archive_->members();
-  verify_paths(members_, name_);
   const auto at = index_of(members_, kManifest);
   if (!at)
     throw config_error(
@@ -252,7 +232,6 @@ GraphFiles CompiledPackage::graph(const std::string& kind) const {
   const auto name = fmt::format("{}: {}.pt2", name_, kind);
   const formats::ZipFile archive(content, name);
   const auto members = archive.members();
-  verify_paths(members, name);
   const auto ends = [&](const char* ending) {
     return [ending](const std::string& path) { return path.ends_with(ending); };
   };

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cerrno>
 
+#include "core/standard_exceptions.h"
 #include "tests/data/error_of.h"
 
 using namespace lockstep;
@@ -33,6 +34,16 @@ TEST_CASE("error: a failed check is a bug and names its location") {
   const auto text = error_of([] { check(false, "two and two are four"); });
   CHECK(text.starts_with("bug: "));
   CHECK(text.find("error_test.cpp:" + line + ": two and two are four") != std::string::npos);
+}
+
+TEST_CASE("error: what a plugin throws is a std::exception afterwards") {
+  const auto error_of_work = [](const auto& work) {
+    return error_of([&] { with_standard_exceptions(work); });
+  };
+  CHECK(with_standard_exceptions([] { return 3; }) == 3);
+  CHECK(error_of_work([] { throw config_error("x"); }) == "config: x");
+  CHECK(error_of_work([] { throw 42; }) ==
+        "bug: an exception that is not a std::exception, of a plugin");
 }
 
 TEST_CASE("error: a peer's error is a distinguishable Environment error") {

@@ -54,8 +54,7 @@ TEST_CASE("batch reader: an error of a piece is thrown by finish()") {
 
 TEST_CASE("batch reader: bad rows are reported by position and removed by finish()") {
   const Numbers dataset;
-  BadSamples bad(1);
-  BatchReader reader(dataset, {0, 1, 2, 3, 4}, {.batch_size = 5, .bad_samples = &bad});
+  BatchReader reader(dataset, {0, 1, 2, 3, 4}, {.batch_size = 5, .bad_samples = tolerated(1)});
   auto read = reader.read_whole(0);
   CHECK(read.rows.bad == std::set<int64_t>{3});
   const auto batch = reader.finish(std::move(read));
@@ -76,9 +75,8 @@ class Fixed final : public Dataset {
 
 std::string error_of_batch(Batch batch) {
   const Fixed dataset(std::move(batch));
-  BadSamples bad(100);
   BatchReader reader(dataset, {4, 5, 6},
-                     {.batch_size = 3, .name = "data.train", .bad_samples = &bad});
+                     {.batch_size = 3, .name = "data.train", .bad_samples = tolerated(100)});
   return error_of([&] { reader.finish(reader.read_whole(0)); });
 }
 

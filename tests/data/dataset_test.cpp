@@ -69,8 +69,10 @@ TEST_CASE("dataset: the default get_batch() uses fill()") {
   const auto batch = Sharded().get_batch(indices);
   CHECK(batch.indices.equal(at::tensor(indices)));
   CHECK(batch.at("label").equal(at::tensor(indices)));
-  CHECK_THAT(error_of([] { Nothing().get_batch(std::vector<int64_t>{0}); }),
-             Catch::Contains("a dataset must override layout() or get_batch()"));
+  CHECK(error_of([] { Nothing().get_batch(std::vector<int64_t>{0}); }) ==
+        "config: a dataset must override layout() and fill(), or get_batch()");
+  CHECK(error_of([] { Nothing().fill({}, {}); }) ==
+        "config: a dataset with a layout() must override fill()");
 }
 
 TEST_CASE("dataset: sample information is empty by default") {

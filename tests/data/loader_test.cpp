@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <memory>
 #include <semaphore>
 #include <set>
 
@@ -99,6 +100,18 @@ TEST_CASE("loader: an error is thrown for its own batch, the other batches are i
   }
 }
 
+TEST_CASE("loader: an exception of a dataset that is not a std::exception is an error") {
+  const HookedDataset dataset([](int64_t first) {
+    if (first == 0) throw 42;
+  });
+  for (const int64_t workers : {0, 2}) {
+    Loader loader(dataset, {0, 1}, {.batch_size = 1, .workers = workers});
+    CHECK(error_of([&] { loader.next(); }) ==
+          "bug: data: batch 0, sample 0: an exception that is not a std::exception, of a plugin");
+    CHECK(loader.next()->indices[0].item<int64_t>() == 1);
+  }
+}
+
 TEST_CASE("loader: the number of prefetched batches does not depend on the workers") {
   std::atomic<int64_t> loaded{0};
   std::counting_semaphore<1000> progress(0);
@@ -131,12 +144,23 @@ TEST_CASE("loader: destruction in the middle of a pass stops the workers") {
 
 TEST_CASE("loader: a dataset that hangs is an error after the timeout") {
   std::binary_semaphore proceed(0);
-  const HookedDataset dataset([&](int64_t) { (void)proceed.try_acquire_for(seconds(30)); });
-  Loader loader(dataset, shuffled(4), {.batch_size = 4, .workers = 1, .timeout = milliseconds(20)});
-  CHECK(error_of([&] { loader.next(); }) ==
-        "environment: data: batch 0 was not loaded within 0.02 s: the storage of the "
-        "dataset is blocked or too slow");
+  const auto is_gone = std::make_shared<std::binary_semaphore>(0);
+  std::shared_ptr<HookedDataset> dataset(new HookedDataset([&](int64_t) { proceed.acquire(); }),
+                                         [is_gone](HookedDataset* hung) {
+                                           delete hung;
+                                           is_gone->release();
+                                         });
+  {
+    Loader loader(*dataset, shuffled(4),
+                  {.batch_size = 4, .workers = 1, .timeout = milliseconds(20)});
+    CHECK(error_of([&] { loader.next(); }) ==
+          "environment: data: batch 0 was not loaded within 0.02 s: the storage of the "
+          "dataset is blocked or too slow");
+  }
+  dataset.reset();
+  CHECK_FALSE(is_gone->try_acquire());  // the blocked worker holds it
   proceed.release();
+  CHECK(is_gone->try_acquire_for(seconds(30)));
 }
 
 // Has a layout: "value" is the sample's index, "noise" a separate random number.
@@ -297,9 +321,9 @@ TEST_CASE("loader: bad samples are skipped, counted and named up to a limit") {
       std::vector<int64_t> expected;
       for (const auto index : shuffled(100))
         if (index % 10 != 3) expected.push_back(index);
-      BadSamples bad(10);
+      const auto bad = tolerated(10);
       LoaderOptions options{.batch_size = 16, .workers = workers};
-      options.bad_samples = &bad;
+      options.bad_samples = bad;
       for (int epoch = 0; epoch < 2; ++epoch) {
         Loader loader(dataset, shuffled(100), options);
         std::vector<int64_t> seen;
@@ -312,15 +336,14 @@ TEST_CASE("loader: bad samples are skipped, counted and named up to a limit") {
           }
         }
         CHECK(seen == expected);
-        CHECK(bad.count() == 10);  // each once, in however many epochs
+        CHECK(bad->count() == 10);  // each once, in however many epochs
       }
-      const auto warnings = bad.take_warnings();
+      const auto warnings = bad->take_warnings();
       REQUIRE(warnings.size() == 10);
       CHECK(warnings[0].find(" is skipped: file ") != std::string::npos);
-      CHECK(bad.take_warnings().empty());
+      CHECK(bad->take_warnings().empty());
 
-      BadSamples fewer(3);
-      options.bad_samples = &fewer;
+      options.bad_samples = tolerated(3);
       Loader loader(dataset, shuffled(100), options);
       const auto error = error_of([&] { drain(loader); });
       CHECK(error.find("corrupt (bad sample 4, data.max_bad_samples is 3)") != std::string::npos);
@@ -329,9 +352,9 @@ TEST_CASE("loader: bad samples are skipped, counted and named up to a limit") {
 
 TEST_CASE("loader: a batch of only bad samples is an error") {
   const Corrupt dataset(true);
-  BadSamples bad(10);
+  const auto bad = tolerated(10);
   LoaderOptions options{.batch_size = 2, .name = "data.train"};
-  options.bad_samples = &bad;
+  options.bad_samples = bad;
   Loader loader(dataset, {3, 13, 1}, options);
   CHECK(error_of([&] { loader.next(); }) ==
         "environment: data.train: no sample of a batch could be loaded");
@@ -342,14 +365,14 @@ TEST_CASE("loader: a storage failure is not a bad sample") {
   const HookedDataset dataset([](int64_t first) {
     if (first == 4) throw environment_error("f.bin: was changed while it was being read");
   });
-  BadSamples bad(10);
+  const auto bad = tolerated(10);
   LoaderOptions options{.batch_size = 2, .name = "data.train"};
-  options.bad_samples = &bad;
+  options.bad_samples = bad;
   Loader loader(dataset, {4, 3}, options);
   CHECK(error_of([&] { loader.next(); }) ==
         "environment: data.train: batch 0, samples 4, 3: f.bin: was changed while it was being "
         "read");
-  CHECK(bad.count() == 0);
+  CHECK(bad->count() == 0);
 }
 
 }  // namespace

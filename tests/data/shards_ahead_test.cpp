@@ -28,12 +28,12 @@ class BadShard final : public Dataset {
 
 TEST_CASE("loader: a bad shard ends the pass also where bad samples are skipped") {
   const BadShard dataset;
-  BadSamples bad(1000);
+  const auto bad = tolerated(1000);
   LoaderOptions options{.batch_size = 4};
-  options.bad_samples = &bad;
+  options.bad_samples = bad;
   Loader loader(dataset, {3, 1, 2, 0}, options);
   CHECK(error_of([&] { loader.next(); }).find("0.tar: it is truncated") != std::string::npos);
-  CHECK(bad.count() == 0);
+  CHECK(bad->count() == 0);
 }
 
 // A thousand samples in ten shards, of which the last one is empty; notes what is to be fetched.

@@ -472,6 +472,19 @@ def test_no_space_for_generated_code(job, packages, disk, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(disk.path))
     refuse(job, [], [str(disk.path), "graph.so", "No space left on device"], None, code=75)
 
+def test_a_temporary_directory_that_does_not_exist(job, packages, monkeypatch):
+    use(job, packages["mlp"], "mlp")
+    monkeypatch.setenv("TMPDIR", "/nowhere")
+    refuse(job, [], ["TMPDIR '/nowhere': No such file or directory"], None, code=75)
+
+
+def test_a_temporary_directory_without_execution(job, packages, disk, monkeypatch):
+    use(job, packages["mlp"], "mlp")
+    disk.mount("size=100m,noexec")
+    monkeypatch.setenv("TMPDIR", str(disk.path))
+    refuse(job, [], [f"cannot load its code from {disk.path}: it may be mounted noexec"], None, code=75)
+
+
 @pytest.mark.parametrize("kind", ["gpt", "net"])
 def test_blocks_are_bit_identical_to_the_whole_graph(kind):
     """Each part reads the parameters of at most one block. With tied weights, and with buffers that training changes."""
@@ -591,11 +604,11 @@ def with_inner_path(package):
 def test_unsafe_member_path(job, packages):
     other = job.directory / "other.ls2"
     use(job, altered(packages["mlp"], other, members={"../evil": b"x"}), "mlp")
-    refuse(job, [], ["other.ls2: has a member '../evil' with an unsafe path"], None)
+    refuse(job, [], ["other.ls2: has a member '../evil' that is not in its manifest"], None)
     inner = with_inner_path(packages["mlp"])
     facts = {"bytes": len(inner), "crc32": zlib.crc32(inner)}
     altered(packages["mlp"], other, lambda m: m["members"].update({"train.pt2": facts}), {"train.pt2": inner})
-    refuse(job, [], ["train.pt2: has a member '../../evil.so' with an unsafe path"], None)
+    refuse(job, [], ["train.pt2: does not contain exactly one library"], None)
 
 
 def test_archive_member_of_another_package(job, packages):
@@ -775,6 +788,27 @@ def test_compile_errors(capsys, tmp_path, arguments, texts):
 ])
 def test_unknown_built_in_model(capsys, tmp_path, words, text):
     assert text in refused_compile(capsys, tmp_path, *words, "--loss", "mse", "--batch", "example")
+
+
+def test_target_is_checked_before_anything_else(tmp_path):
+    from lockstep.compile import compile_step
+    from lockstep.compile.errors import CompileError
+
+    with pytest.raises(CompileError, match=f"path {tmp_path}/nowhere/m.ls2: directory {tmp_path}/nowhere does not exist"):
+        compile_step(torch.nn.Linear(1, 1), "mse", {}, tmp_path / "nowhere" / "m.ls2")
+    with pytest.raises(CompileError, match=f"path {tmp_path}: is a directory"):
+        compile_step(torch.nn.Linear(1, 1), "mse", {}, tmp_path)
+
+
+def test_interrupted_compilation(monkeypatch, capsys):
+    from lockstep.compile import command_line
+
+    def interrupted(options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command_line, "act", interrupted)
+    assert command_line.main(["lockstep.models:mlp", "--loss", "mse", "--batch", "example"]) == 130
+    assert capsys.readouterr().err == "lockstep-compile: interrupted\n"
 
 
 def test_run_file_with_invalid_data(capsys, tmp_path, job, monkeypatch):

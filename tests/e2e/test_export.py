@@ -17,12 +17,12 @@ import numpy
 import pytest
 import torch
 from lockstep import models
-from lockstep.compile import compile_step, packing
+from lockstep.compile import cache_files, compile_step
 from lockstep.compile.batch_sizes import resized
+from lockstep.compile.cache_files import new_file
 from lockstep.compile.export_command import Package
 from lockstep.compile.graphs import State, Step, trace
 from lockstep.compile.losses import find_loss
-from lockstep.compile.packing import new_file
 from lockstep.compile.prediction import load_predictor, prediction_of, predictor_program
 from lockstep.compile.sources import Refused
 from safetensors import safe_open
@@ -281,10 +281,10 @@ def test_a_file_made_during_an_export_is_kept(tmp_path):
 
 def test_exports_at_the_same_time_keep_their_files(tmp_path, monkeypatch):
     """Even if leftovers are removed at once: the lock alone protects what is being written."""
-    monkeypatch.setattr(packing, "ABANDONED_AFTER_S", -1)
+    monkeypatch.setattr(cache_files, "ABANDONED_AFTER_S", -1)
 
     def write(number):
-        with packing.new_file(tmp_path / "m.ls2") as file:
+        with cache_files.new_file(tmp_path / "m.ls2") as file:
             file.write(b"%03d" % number)
 
     with ThreadPoolExecutor(6) as pool:

@@ -18,16 +18,19 @@ using namespace lockstep::trainer;
 
 namespace {
 
-std::vector<std::string> called;  // by the hook of the run that was last
+// By the hook of the run that was last.
+std::vector<std::string> called;
+std::filesystem::path failed_run;
 
 struct NotingHookConfig {
-  std::string stop_in, fail_in;  // "after_step 2"
+  std::string stop_in, fail_in, throw_in;  // "after_step 2"
 };
 
 template <class V>
 void fields(V& v, NotingHookConfig& c) {
   v("stop_in", c.stop_in, "the call in which it ends the run");
   v("fail_in", c.fail_in, "the call in which it fails");
+  v("throw_in", c.throw_in, "the call in which it throws a number");
 }
 
 class NotingHook final : public Hook {
@@ -58,6 +61,8 @@ class NotingHook final : public Hook {
   void after_checkpoint(HookContext& run) override { note("after_checkpoint", run); }
   void on_failure(HookContext& run, const std::exception& error) override {
     note(fmt::format("on_failure '{}'", error.what()), run);
+    failed_run = run.run_dir;
+    if (!config_.throw_in.empty()) throw 42;
     throw config_error("one more");
   }
 
@@ -67,6 +72,7 @@ class NotingHook final : public Hook {
     called.push_back(text);
     if (text == config_.stop_in) run.stop = "the test said so";
     if (text == config_.fail_in) throw config_error("the hook fails");
+    if (text == config_.throw_in) throw 42;
   }
 
   Config config_;
@@ -154,4 +160,15 @@ TEST_CASE("hooks: a failing hook ends the run with its error, and is notified", 
         Calls{"after_step 2", "on_failure 'the hook fails' 2"});
   CHECK_THROWS_WITH(run.train("{name: noting, stop_at: 2}"), Catch::Contains("stop_at"));
   CHECK_THROWS_WITH(run.train("notin"), Catch::Contains("did you mean 'noting'"));
+}
+
+TEST_CASE("hooks: an exception that is not a std::exception fails the run", "[trainer]") {
+  HookedRun run;
+  const std::string error = "an exception that is not a std::exception, of a plugin";
+  CHECK_THROWS_WITH(run.train("{name: noting, throw_in: after_step 2}"), error);
+  CHECK(called.back() == "on_failure '" + error + "' 2");
+  const auto log = tracking::read_event_log(tracking::event_log_path(failed_run, 0));
+  REQUIRE(log.end);
+  CHECK(log.end->state == RunState::Failed);
+  CHECK(log.end->reason == error);
 }

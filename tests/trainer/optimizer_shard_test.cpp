@@ -10,6 +10,7 @@
 #include "core/config/run_file.h"
 #include "lockstep/error.h"
 #include "lockstep/part.h"
+#include "tests/data/error_of.h"
 #include "tests/distributed/run_ranks.h"
 #include "trainer/checkpoint/training_state.h"
 
@@ -290,19 +291,21 @@ namespace {
 // With its parameters as state, as a view.
 class Aliasing final : public Optimizer {
  public:
-  explicit Aliasing(NamedTensors parameters) : parameters_(std::move(parameters)) {}
+  explicit Aliasing(NamedTensors parameters, std::string prefix = "y.")
+      : parameters_(std::move(parameters)), prefix_(std::move(prefix)) {}
   double base_lr() const override { return 0; }
   void step(double /*lr*/) override {}
   NamedTensors state() const override {
     NamedTensors state;
     for (const auto& [name, parameter] : parameters_)
-      state.emplace_back("y." + name, parameter.detach());
+      state.emplace_back(prefix_ + name, parameter.detach());
     return state;
   }
   void load_state(const NamedTensors& /*state*/) override {}
 
  private:
   NamedTensors parameters_;
+  std::string prefix_;
 };
 
 }  // namespace
@@ -321,4 +324,20 @@ TEST_CASE("optimizer shard: state in the memory of a parameter cannot outlive a 
     CHECK(parameters.front().second.const_data_ptr() == data);
     return 0;
   });
+}
+
+TEST_CASE(
+    "optimizer shard: state that is not called '<kind>.<parameter>' is an error of the input") {
+  const auto errors = distributed::run_ranks(2, [](World& world) {
+    auto parameters = parameters_of_a_model();
+    auto flat = distributed::FlatParameters::create(world, parameters,
+                                                    {.copies = distributed::Copies::PerHost});
+    OptimizerShard shard(parameters, &flat, [&](const NamedTensors& tensors) {
+      return std::make_shared<Aliasing>(tensors, "");
+    });
+    return error_of([&] { shard.divided_state(); });
+  });
+  for (const auto& error : errors)
+    CHECK_THAT(error, Catch::StartsWith("config: the optimizer's state 'layer.") &&
+                          Catch::EndsWith("' is not called '<kind>.<parameter>'"));
 }

@@ -3,6 +3,9 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <csignal>
+#include <stdexcept>
+#include <string_view>
 
 #include "core/system/durable_file.h"
 #include "lockstep/dataset.h"
@@ -69,6 +72,14 @@ struct LoopRun {
   int64_t accumulate = 1;
   std::shared_ptr<Dataset> dataset;
 };
+
+// Of the first row that has it.
+double first_value(const tracking::LogContents& log, std::string_view name) {
+  for (const auto& row : log.rows)
+    for (const auto& [key, value] : row.values)
+      if (log.keys[key] == name) return value;
+  throw std::out_of_range("not logged: " + std::string(name));
+}
 
 }  // namespace
 
@@ -164,4 +175,29 @@ TEST_CASE("a training loop reports wrong input in one line, and fails the run", 
   audited.overrides = {"distributed.virtual_shards=2", "train.audit.gradients_every=1"};
   CHECK_THROWS_WITH(TrainingLoop(audited, run.batch(0)),
                     Catch::Contains("train.audit.gradients_every reads samples a second time"));
+}
+
+TEST_CASE("a training loop counts the operations of a step, not those before it", "[trainer]") {
+  LoopRun run;
+  const auto flops_of_step = [&](bool evaluates_first) {
+    TrainingLoop loop(run.options(), run.batch(0));
+    if (evaluates_first) loop.evaluate();
+    while (!loop.is_done()) loop.step(run.batch(loop.steps()));
+    const auto log = tracking::read_event_log(tracking::event_log_path(loop.finish().run_dir, 0));
+    return first_value(log, "train/flops_per_step");
+  };
+  const auto flops = flops_of_step(false);
+  CHECK(flops > 0);
+  CHECK(flops_of_step(true) == flops);
+}
+
+TEST_CASE("a training loop: an evaluation that a signal interrupts has no result", "[trainer]") {
+  LoopRun run;
+  auto options = run.options();
+  options.handle_signals = true;
+  options.overrides = {"data.eval.samples=64", "data.eval_batch_size=1"};
+  TrainingLoop loop(options, run.batch(0));
+  CHECK(loop.evaluate().contains("loss"));
+  std::raise(SIGUSR1);
+  CHECK(loop.evaluate().empty());
 }

@@ -37,10 +37,11 @@ struct LeftOut {
   std::vector<std::string> warnings;  // about the first ones of each rank
 };
 
-// Collective. On rank 0: those of all ranks.
-LeftOut gather_left_out(World& world, data::BadSamples& own) {
+// Collective. On rank 0: those of all ranks. `own`: null if none are tolerated.
+LeftOut gather_left_out(World& world, data::BadSamples* own) {
   LeftOut all;
-  const nlohmann::json here = {{"count", own.count()}, {"warnings", own.take_warnings()}};
+  if (!own) return all;
+  const nlohmann::json here = {{"count", own->count()}, {"warnings", own->take_warnings()}};
   for (const auto& rank : distributed::gather_object(world, here, 0, "bad samples")) {
     all.count += rank["count"].get<int64_t>();
     for (const auto& line : rank["warnings"]) all.warnings.push_back(line.get<std::string>());
@@ -49,7 +50,7 @@ LeftOut gather_left_out(World& world, data::BadSamples& own) {
 }
 
 std::map<std::string, double> metrics_of(World& world, const PreparedRun& run,
-                                         data::BadSamples& bad_samples) {
+                                         std::shared_ptr<data::BadSamples> bad_samples) {
   const auto& config = run.config;
   const auto local = world.local_world_size();
   EvaluationMetrics metrics(config.train.eval_metrics, *run.data.eval);
@@ -58,7 +59,7 @@ std::map<std::string, double> metrics_of(World& world, const PreparedRun& run,
                     {.batch_size = config.data.eval_batch_size,
                      .workers = (config.data.loader.workers + local - 1) / local,
                      .precision = config.train.precision,
-                     .bad_samples = config.data.loader.max_bad_samples > 0 ? &bad_samples : nullptr,
+                     .bad_samples = std::move(bad_samples),
                      .metrics = &metrics});
   });
 }
@@ -112,9 +113,9 @@ void evaluate_weights(const EvaluationRequest& request) {
   auto& world = *connected;
   EvaluationReport report{.weights =
                               load_trained_weights(world, kEvaluationUse, request.run_id, run)};
-  data::BadSamples bad_samples(max_bad_samples);
+  const auto bad_samples = data::tolerated(max_bad_samples);
   report.metrics = metrics_of(world, run, bad_samples);
-  report.left_out = gather_left_out(world, bad_samples);
+  report.left_out = gather_left_out(world, bad_samples.get());
   report.num_samples = run.data.eval->size() - report.left_out.count;
   distributed::act_on_main(world, "file of --out", [&] {
     request.print(report_text(report));  // kept if the file cannot be written

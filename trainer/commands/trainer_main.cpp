@@ -19,6 +19,7 @@
 #include "core/config/plugin.h"
 #include "core/config/run_file.h"
 #include "core/printable.h"
+#include "core/standard_exceptions.h"
 #include "core/system/malloc_tuning.h"
 #include "launch/hangs/stack_reporter.h"
 #include "launch/report/crash_report.h"
@@ -366,8 +367,10 @@ int trainer_main(int argc, char** argv) {
   const auto error_file = environment("TORCHELASTIC_ERROR_FILE");
   const auto progress = open_progress_page();
   try {
-    const auto arguments = parse_arguments(argc, argv);
-    return run_command(arguments, argc, argv, read_rank_env(), *progress);
+    return with_standard_exceptions([&] {
+      const auto arguments = parse_arguments(argc, argv);
+      return run_command(arguments, argc, argv, read_rank_env(), *progress);
+    });
   } catch (const std::exception& error) {
     fail(error, *progress, error_file);
   }

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <functional>
+#include <set>
 
 #include "data/loader/loader.h"
 #include "distributed/collectives.h"
@@ -47,6 +48,17 @@ std::optional<std::vector<Measured>> run_batches(World& world, Model& model, dat
   return results;
 }
 
+// Collective. The names of the metrics of all batches, sorted.
+std::vector<std::string> names_of_metrics(World& world, const std::vector<Measured>& results) {
+  std::vector<std::string> own;
+  if (!results.empty())  // the last one has the names of those before it
+    for (const auto& [name, counter] : results.back().counters) own.push_back(name);
+  std::set<std::string> all;
+  for (const auto& names : distributed::all_gather_object(world, own, "evaluation metrics"))
+    for (const auto& name : names) all.insert(name.get<std::string>());
+  return {all.begin(), all.end()};
+}
+
 }  // namespace
 
 std::map<std::string, double> evaluate(World& world, Model& model, const Dataset& dataset,
@@ -70,17 +82,12 @@ std::map<std::string, double> evaluate(World& world, Model& model, const Dataset
   if (!finished) return {};
   const auto& results = *finished;
 
-  // Ranks without a batch receive the names from rank 0, which always has the first batch.
-  std::vector<std::string> names;
-  if (!results.empty())
-    for (const auto& [name, counter] : results.front().counters) names.push_back(name);
-  names = distributed::broadcast_object(world, names, 0, "evaluation metrics")
-              .get<std::vector<std::string>>();
+  const auto names = names_of_metrics(world, results);
   const auto width = static_cast<int64_t>(names.size());
   auto slots = at::zeros({num_batches, width + 1}, at::kDouble);  // last column: targets
   for (size_t i = 0; i < results.size(); ++i) {
     for (int64_t j = 0; j < width; ++j)
-      slots[shard.local_batches[i]][j] = results[i].counters.at(names[static_cast<size_t>(j)]).sum;
+      slots[shard.local_batches[i]][j] = results[i].sum(names[static_cast<size_t>(j)]);
     slots[shard.local_batches[i]][width] = results[i].targets;
   }
   all_reduce(world, slots, distributed::ReduceOp::Sum, "evaluation");

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "data/loader/bad_samples.h"
@@ -19,7 +20,7 @@ struct EvaluationOptions {
   int64_t batch_size = 500;
   int64_t workers = 0;  // loader threads of this rank
   Precision precision = Precision::Float32;
-  data::BadSamples* bad_samples = nullptr;  // as of a Loader
+  std::shared_ptr<data::BadSamples> bad_samples = nullptr;  // as of a Loader
   // Called with each batch of this rank; may be empty.
   std::function<void(const Batch&, const Outputs&)> on_batch = {};
   EvaluationMetrics* metrics = nullptr;  // computes more metrics; null: none
@@ -31,8 +32,8 @@ struct EvaluationOptions {
 };
 
 // Collective. Returns means over the dataset's samples (or targets, where the model counts those),
-// e.g. {"loss": 0.05, "accuracy": 0.99}; empty if canceled. Leaves the model in training mode.
-// Throws Config when the dataset has no valid target.
+// e.g. {"loss": 0.05, "accuracy": 0.99}; empty if canceled. A metric that some batches lack counts as 0
+// there. Leaves the model in training mode. Throws Config when the dataset has no valid target.
 //
 // Note [Evaluation]: batches are cut independently of the ranks (trainer/loop/round_robin_shard.h).
 // Each batch has its own slot for its sums, and they are added in the order of the batches, so the

@@ -28,9 +28,8 @@ MetricsReporter::MetricsReporter(World& world, Tracker& tracker, const RunConfig
       tracker_(tracker),
       per_rank_(config.tracking.ranks.kind != tracking::RankSelection::Kind::Main),
       records_modules_(config.tracking.modules && tracking::is_main(world.rank())),
-      max_bad_samples_(config.data.loader.max_bad_samples),
-      bad_train_(max_bad_samples_),
-      bad_eval_(max_bad_samples_),
+      bad_train_(data::tolerated(config.data.loader.max_bad_samples)),
+      bad_eval_(data::tolerated(config.data.loader.max_bad_samples)),
       precision_(config.train.precision),
       peak_flops_(config.train.peak_flops) {}
 
@@ -43,10 +42,10 @@ void MetricsReporter::before_run(HookContext& run) {
   peak_flops_ = peak_flops_of_gpu(distributed::gpu_name(world_.device().index()), is_half);
 }
 
-void MetricsReporter::before_step(HookContext& run) {
+void MetricsReporter::begin_step(Model& model) {
   if (flops_) return;
   costs_.reset();  // of a step that was undone
-  costs_ = std::make_unique<ModuleCosts>(run.model, world_.device(), records_modules_);
+  costs_ = std::make_unique<ModuleCosts>(model, world_.device(), records_modules_);
 }
 
 void MetricsReporter::count_flops_later() { costs_.reset(); }
@@ -131,10 +130,10 @@ void MetricsReporter::add_loading_to(NamedValues& values) {
   values.emplace_back("data/ready",
                       static_cast<double>(loading_.ready) / static_cast<double>(loading_.batches));
   add_store_to(values);
-  if (max_bad_samples_ == 0) return;
-  for (const auto& [name, bad] : {std::pair{"data.train", &bad_train_}, {"data.eval", &bad_eval_}})
+  if (!bad_train_) return;
+  for (const auto& [name, bad] : {std::pair{"data.train", bad_train_}, {"data.eval", bad_eval_}})
     for (const auto& line : bad->take_warnings()) warn(fmt::format("{}: {}", name, line));
-  const auto own = static_cast<double>(bad_train_.count() + bad_eval_.count());
+  const auto own = static_cast<double>(bad_train_->count() + bad_eval_->count());
   const auto all = distributed::merge_counters(world_, {{"bad_samples", {own, 1}}});
   values.emplace_back("data/bad_samples", all.at("bad_samples").sum);
 }

@@ -55,12 +55,13 @@ class MetricsReporter final : public Hook {
 
   // Starts the clock of samples per second, unless it was resumed.
   void before_run(HookContext& run) override;
-  // Count the operations of the first step; with tracking.modules, records the table model/modules.
-  void before_step(HookContext& run) override;
+  // Ends counting; with tracking.modules, records the table model/modules.
   void after_step(HookContext& run) override;
   // Records the result.
   void after_evaluation(HookContext& run, const EvaluationResult& result) override;
 
+  // Called when the hooks have been called before a step: counts the operations of the first one.
+  void begin_step(Model& model);
   // In a step that computes more than its passes: a later one is counted.
   void count_flops_later();
 
@@ -71,8 +72,8 @@ class MetricsReporter final : public Hook {
   Meter& meter() { return meter_; }
   void add_loading(const data::LoaderStats& stats) { loading_ += stats; }
   // Bad samples of the training and the evaluation loader; null: none are tolerated.
-  data::BadSamples* bad_train() { return allowed(bad_train_); }
-  data::BadSamples* bad_eval() { return allowed(bad_eval_); }
+  std::shared_ptr<data::BadSamples> bad_train() { return bad_train_; }
+  std::shared_ptr<data::BadSamples> bad_eval() { return bad_eval_; }
 
   struct Summary {
     double local_loss = 0, global_loss = 0;    // sums
@@ -91,9 +92,6 @@ class MetricsReporter final : public Hook {
   void warn(const std::string& line) { tracker_.text(TextLevel::Warning, line); }
 
  private:
-  data::BadSamples* allowed(data::BadSamples& bad_samples) {
-    return max_bad_samples_ > 0 ? &bad_samples : nullptr;
-  }
   void record(const HookContext& run, const NamedValues& values);
   void log_values(int64_t step, double epoch, const NamedValues& values);
   static void add_optimizer(NamedValues& values, const OptimizerReport& optimizer);
@@ -105,11 +103,10 @@ class MetricsReporter final : public Hook {
   Tracker& tracker_;
   const bool per_rank_;  // also record metrics of this rank
   const bool records_modules_;
-  const int64_t max_bad_samples_;
   Meter meter_;
   data::LoaderStats loading_;  // since the last logging
   formats::StoreStats store_;  // at the last logging
-  data::BadSamples bad_train_, bad_eval_;
+  const std::shared_ptr<data::BadSamples> bad_train_, bad_eval_;
   std::chrono::steady_clock::time_point logged_at_;
   MetricsWindow last_;  // its step, epoch and recorded values
   int64_t logged_step_ = 0;

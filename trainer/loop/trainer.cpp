@@ -180,7 +180,7 @@ EvaluationResult Trainer::run() {
 void Trainer::report_failure(const std::exception& error) noexcept {
   for (auto* hook : hooks_) try {
       hook->on_failure(context(), error);
-    } catch (const std::exception&) {
+    } catch (...) {
       // The first failure is the one to report.
     }
 }
@@ -251,6 +251,7 @@ void Trainer::train_step(data::Loader& loader, const data::BatchShares& shares) 
   const bool votes_last = non_finite_.skips();
   const bool audits = audit_ && audit_->is_due(position_.step + 1);
   const bool adds_parts = shards_.adds_parts() || audits;
+  metrics_.begin_step(*model_);
   clock_.enter(Phase::Voting);
   if (!votes_last) vote_.begin(step_flags());
   clock_.enter(Phase::Optimizer);

@@ -83,7 +83,7 @@ class Trainer {
   void restore_head(const CheckpointHead& head);
   void log_training();
   std::optional<int64_t> take_skipped();
-  void evaluate_now();
+  EvaluationResult evaluate_now();         // empty if a stop interrupted it
   EvaluationResult evaluate_on_request();  // by a hook
   void save_on_request();
   void sample_now();

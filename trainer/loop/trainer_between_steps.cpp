@@ -31,7 +31,7 @@ std::unique_ptr<EvaluationMedia> Trainer::next_media() {
   return std::make_unique<EvaluationMedia>(config, world_, *run_.data.eval);
 }
 
-void Trainer::evaluate_now() {
+EvaluationResult Trainer::evaluate_now() {
   verify_finite();
   const auto begin = std::chrono::steady_clock::now();
   enter_phase(Phase::Evaluating);
@@ -67,12 +67,13 @@ void Trainer::evaluate_now() {
     evaluation_is_due_ = false;
   }
   call(&Hook::after_evaluation, result);
-  if (result.empty()) return;
+  if (result.empty()) return {};
   if (const auto& best = config_.checkpoint.keep_best; best.count)
     metric_of(evaluation_, best.metric, "checkpoint.keep_best.metric");
   if (media) media->record(tracker_, moment(), metrics.confusion());
   enter_phase(Phase::Logging);
   metrics_.exclude(std::chrono::steady_clock::now() - begin);
+  return result;
 }
 
 // Ranks that do not log wait for those that do.
@@ -137,8 +138,7 @@ void Trainer::find_references() {
 EvaluationResult Trainer::evaluate_on_request() {
   if (!run_.data.eval)
     throw config_error("an evaluation was requested, but the run file has no data.eval");
-  evaluate_now();
-  return evaluation_;
+  return evaluate_now();
 }
 
 // Returns nullopt if steps cannot be skipped.

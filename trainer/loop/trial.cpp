@@ -54,14 +54,12 @@ std::optional<Batch> first_batch_of(const PreparedRun& run, at::Device device,
                                     const Dataset& dataset, const char* name, int64_t num_samples) {
   std::vector<int64_t> indices(static_cast<size_t>(std::min(num_samples, dataset.size())));
   std::iota(indices.begin(), indices.end(), 0);
-  const auto max_bad_samples = run.config.data.loader.max_bad_samples;
-  data::BadSamples bad_samples(max_bad_samples);
   data::Loader loader(dataset, indices,
                       {.batch_size = num_samples,
                        .seed = static_cast<uint64_t>(run.config.run.seed),
                        .device = device,
                        .name = name,
-                       .bad_samples = max_bad_samples > 0 ? &bad_samples : nullptr});
+                       .bad_samples = data::tolerated(run.config.data.loader.max_bad_samples)});
   const auto batch = loader.next();
   return batch && batch->size() > 0 ? batch : std::nullopt;
 }

@@ -51,8 +51,8 @@ void Meter::add_to(Sum& sum, const at::Tensor& value, double weight) {
   sum.on_device.add_(value.detach(), weight);  // in float64: one kernel
 }
 
-double Measured::loss() const {
-  const auto found = counters.find("loss");
+double Measured::sum(const std::string& name) const {
+  const auto found = counters.find(name);
   return found == counters.end() ? 0 : found->second.sum;
 }
 

@@ -17,7 +17,8 @@ struct Measured {
   double samples = 0;              // equals `targets` if the loss is a mean over samples
   double targets = 0;              // the count of all counters
 
-  double loss() const;  // sum of the losses; 0 if there are none
+  double sum(const std::string& name) const;  // 0 if there is none
+  double loss() const { return sum("loss"); }
 };
 
 struct MeasuredOfRanks {
@@ -41,7 +42,8 @@ class Meter {
   // The sum of the losses since the last take(). Waits for the device.
   double loss() const;
 
-  // Returns what this rank accumulated, and resets it. Waits for the device.
+  // Returns what this rank accumulated, with the names of all batches so far, and resets it. Waits for
+  // the device.
   Measured take();
 
  private:

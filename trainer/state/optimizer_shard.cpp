@@ -21,7 +21,10 @@ using distributed::ParameterSlice;
 
 namespace {
 
-constexpr auto kStateNames = "an optimizer's state is not called '<kind>.<parameter>'";
+Error misnamed(const std::string& state) {
+  return config_error(
+      fmt::format("the optimizer's state '{}' is not called '<kind>.<parameter>'", state));
+}
 
 // `state`: "<kind>.<parameter>".
 std::string parameter_of(const std::string& state) { return state.substr(state.find('.') + 1); }
@@ -67,7 +70,7 @@ void OptimizerShard::hold_state() {
   std::vector<KeptShards::Item> items;
   for (const auto& [name, tensor] : state) {
     const auto* const slice = find_slice(name);
-    check(slice != nullptr, kStateNames);
+    if (!slice) throw misnamed(name);
     // Moved, it would no longer be the parameter's.
     if (tensor.is_alias_of(slices_[static_cast<size_t>(slice - flat_->slices().data())].second))
       throw config_error(fmt::format(
@@ -120,7 +123,7 @@ std::vector<DividedState> OptimizerShard::divided_state() {
   auto mine = nlohmann::json::array();
   for (const auto& [name, tensor] : own) {
     const auto* slice = find_slice(name);
-    check(slice != nullptr, kStateNames);
+    if (!slice) throw misnamed(name);
     const bool is_part = is_sliced(tensor, *slice);
     mine.push_back({name, slice->parameter, static_cast<int>(tensor.scalar_type()), is_part,
                     is_part ? slice->begin : 0, tensor.numel()});

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockstep.compile import export_command
+from lockstep.compile.errors import fault_of_target
 from lockstep.compile.hf.command import PREFIX, compile_directory
 from lockstep.compile.sources import Parser, Refused, Sources, arguments_of, user_code, described
 
@@ -66,7 +67,8 @@ cross_entropy and mse is the field label, labels, target or targets. Compiling r
 The loss is a mean over samples. For cross_entropy and model with sequences, or if the example has targets of -100, which
 are ignored, it is a mean over all other targets, so that each has the same weight in every batch and on every rank.
 
-Exit codes: 0 success, 78 invalid input, 75 disk full or no g++, 70 internal error of this package or the compiler.
+Exit codes: 0 success, 78 invalid input, 75 disk full or no g++, 70 internal error of this package or the compiler,
+130 interrupted.
 """
 
 
@@ -114,10 +116,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 def act(options: argparse.Namespace) -> None:
     out = Path(options.out)
-    if not out.resolve().parent.is_dir():
-        raise Refused(f"--out {out}: directory {out.resolve().parent} does not exist")
-    if out.is_dir():
-        raise Refused(f"--out {out}: is a directory")
+    if fault := fault_of_target(out):
+        raise Refused(f"--out {out}: {fault}")
     begin = time.monotonic()
     if options.model.startswith(PREFIX):
         compile_directory(options, out, begin)
@@ -190,6 +190,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         export_command.export(arguments[1:]) if exports else act(parse(arguments))
         return 0
+    except KeyboardInterrupt:
+        print("lockstep-compile: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
     except Exception as error:
         code, message = exit_code_and_message(error)
         print(f"lockstep-compile: error: {message}", file=sys.stderr)

@@ -77,24 +77,42 @@ def verify(given: Comparison, size: int, results: list[torch.Tensor], expected: 
     gradients = range(graph.num_scalars, graph.num_scalars + graph.num_gradients)
     largest = max((finite(expected[i]).norm().item() for i in gradients), default=0.0)
     for i, (got, want) in enumerate(zip(results, expected, strict=True)):
-        if (got.shape, got.dtype) != (want.shape, want.dtype):
-            raise CompilerFault(f"output {i} {where} is {shape_of(got)}, that of the model in Python is {shape_of(want)}: this is a "
-                                "compiler bug")
         if given.tolerance == math.inf:
-            continue
-        if i in gradients:
-            difference, allowed = difference_of(got, want).norm().item(), KINKS * finite(want).norm().item() + 1e-3 * largest
+            distance, allowed = greatest_difference, math.inf
+        elif i in gradients:
+            distance, allowed = norm_of_difference, KINKS * finite(want).norm().item() + 1e-3 * largest
         else:
-            difference = greatest(difference_of(got.double(), want.double()))
-            allowed = given.tolerance * max(1e-3, greatest(finite(want.double())))
+            distance, allowed = greatest_difference, allowed_for(want, given.tolerance)
             allowed = max(allowed, 0.0 if want.is_floating_point() else 1.0)  # counts may differ by one
-        if not difference <= allowed:
-            raise CompilerFault(f"output {i} {where} differs from the model in Python by {difference:.3g}, expected at most "
-                                f"{allowed:.3g}: this is a compiler bug")
+        check_equal(f"output {i} {where}", got, want, allowed, distance)
     if graph.training and graph.has_targets:
         (counted,) = given.run("count", list(resized(given.compiled.batch, size).values()))
         if counted.item() != expected[graph.num_scalars - 1].item():
             raise CompilerFault(f"the number of targets {where} differs from the model in Python: this is a compiler bug")
+
+
+def greatest_difference(got: torch.Tensor, want: torch.Tensor) -> float:
+    return greatest(difference_of(got.double(), want.double()))
+
+
+def norm_of_difference(got: torch.Tensor, want: torch.Tensor) -> float:
+    return difference_of(got, want).norm().item()
+
+
+def check_equal(what: str, got: torch.Tensor, want: torch.Tensor, allowed: float,
+                distance: Callable[[torch.Tensor, torch.Tensor], float] = greatest_difference) -> None:
+    """Raises CompilerFault if `got` has another form than `want`, or a distance from it above `allowed`; infinite: values are not
+    compared."""
+    if (got.shape, got.dtype) != (want.shape, want.dtype):
+        raise CompilerFault(f"{what} is {shape_of(got)}, that of the model in Python is {shape_of(want)}: this is a compiler bug")
+    difference = distance(got, want) if allowed < math.inf else 0.0
+    if not difference <= allowed:
+        raise CompilerFault(f"{what} differs from the model in Python by {difference:.3g}, expected at most {allowed:.3g}: this is "
+                            "a compiler bug")
+
+
+def allowed_for(want: torch.Tensor, tolerance: float) -> float:
+    return tolerance * max(1e-3, greatest(finite(want.double())))
 
 
 def difference_of(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:

@@ -14,7 +14,7 @@ from lockstep.compile.batch_sizes import trace_sizes
 from lockstep.compile.blocks import blocks_of
 from lockstep.compile.comparing import TOLERANCE, Comparison, compare
 from lockstep.compile.compiler import compiled, verify_compiler
-from lockstep.compile.errors import CompileError
+from lockstep.compile.errors import CompileError, fault_of_target
 from lockstep.compile.flops import count_flops
 from lockstep.compile.graphs import Graph, State, Step
 from lockstep.compile.losses import LOSSES, Batch, Loss, LossFunction, find_loss
@@ -64,6 +64,8 @@ def compile_step(
     CompilerFault: g++ failed, or the results of the compiled code differ from those of `module`.
     """
     path = Path(path)
+    if fault := fault_of_target(path):
+        raise CompileError(f"path {path}: {fault}")
     if precision not in TOLERANCE:
         raise CompileError(f"unknown precision '{precision}'; valid: {', '.join(TOLERANCE)}")
     if isinstance(loss, str) and loss not in LOSSES:

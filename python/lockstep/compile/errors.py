@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import warnings
+from pathlib import Path
 from typing import Iterator
 
 
@@ -12,6 +13,14 @@ class CompileError(Exception):
 
 class CompilerFault(Exception):
     """The compiler or this package failed on a valid model."""
+
+
+def fault_of_target(path: Path) -> str:
+    """Why no file can be written to `path`; empty: it can, as far as is known before."""
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        return f"directory {folder} does not exist"
+    return "is a directory" if path.is_dir() else ""
 
 
 def one_line(error: BaseException, max_length: int = 300) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.compile import PACKAGE_FORMAT
+from lockstep.compile.cache_files import new_file
 from lockstep.compile.hf.directory import INDEX_ENDING, files_of_index
 from lockstep.compile.sources import Parser, Refused
 
@@ -239,7 +240,6 @@ def write(form: str, package: Package, checkpoint: Checkpoint, out: Path) -> int
 
     from lockstep.compile.compiler import verify_compiler
     from lockstep.compile.errors import one_line, quiet
-    from lockstep.compile.packing import new_file
     from lockstep.compile.prediction import load_predictor, predictor_program
 
     if form == "aoti":
@@ -309,9 +309,8 @@ def verify(library: bytes, predictor: Predictor, package: Package, sizes: list[i
 
     import torch
 
-    from lockstep.compile.comparing import TOLERANCE, difference_of, finite, greatest
-    from lockstep.compile.errors import CompilerFault, quiet
-    from lockstep.compile.losses import shape_of
+    from lockstep.compile.comparing import TOLERANCE, allowed_for, check_equal
+    from lockstep.compile.errors import quiet
     from lockstep.compile.trial import equal
 
     with torch.no_grad(), quiet():
@@ -322,13 +321,5 @@ def verify(library: bytes, predictor: Predictor, package: Package, sizes: list[i
             if not equal(expected, predictor(*batch)):
                 print("the predictions draw random numbers: they are not compared")
                 return
-            found = compiled(*batch)
-            where = f"the predictions of the compiled code for a batch of {size}"
-            if (found.shape, found.dtype) != (expected.shape, expected.dtype):
-                raise CompilerFault(f"{where} are {shape_of(found)}, those of the graph in Python {shape_of(expected)}: this is a "
-                                    "compiler bug")
-            difference = greatest(difference_of(found.double(), expected.double()))
-            allowed = TOLERANCE[package.manifest["precision"]] * max(1e-3, greatest(finite(expected.double())))
-            if not difference <= allowed:
-                raise CompilerFault(f"{where} differ from the graph in Python by {difference:.3g}, expected at most {allowed:.3g}: this is "
-                                    "a compiler bug")
+            check_equal(f"the prediction of the compiled code for a batch of {size}", compiled(*batch), expected,
+                        allowed_for(expected, TOLERANCE[package.manifest["precision"]]))

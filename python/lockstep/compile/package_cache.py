@@ -7,10 +7,9 @@ import importlib.util
 import json
 import os
 import platform
-import secrets
 from importlib import metadata
 from pathlib import Path
-from typing import Iterator
+from typing import BinaryIO, Iterator
 
 from lockstep.compile import cache_files
 from lockstep.compile.processor import cpu_flags, facts_of_compiler
@@ -18,6 +17,10 @@ from lockstep.compile.processor import cpu_flags, facts_of_compiler
 MAX_BYTES = 4 << 30
 PIECE = 1 << 22
 MAX_HEAD = 1 << 20  # bytes of the first line of an entry
+
+
+class CorruptEntry(Exception):
+    """Its content has another checksum."""
 
 
 def cache_folder() -> Path:
@@ -48,15 +51,15 @@ def own_sources() -> str:
 
 
 def checksum(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _digest(file)
-
-
-def _digest(file: object) -> str:
     found = hashlib.sha256()
-    for piece in iter(lambda: file.read(PIECE), b""):  # type: ignore[attr-defined]
-        found.update(piece)
+    with open(path, "rb") as file:
+        for piece in pieces_of(file):
+            found.update(piece)
     return found.hexdigest()
+
+
+def pieces_of(file: BinaryIO) -> Iterator[bytes]:
+    return iter(lambda: file.read(PIECE), b"")
 
 
 def load_package(key: str, out: Path) -> list[str] | None:
@@ -66,26 +69,22 @@ def load_package(key: str, out: Path) -> list[str] | None:
         entry = open(cache_folder() / key, "rb")
     except OSError:
         return None
-    part = out.with_name(f"{out.name}.{secrets.token_hex(8)}.part")
     with entry:
         try:
             head = json.loads(entry.readline(MAX_HEAD))
             lines, expected = [str(line) for line in head["lines"]], head["sha256"]
         except (OSError, ValueError, KeyError, TypeError):
             return None
+        found = hashlib.sha256()
         try:
-            found = hashlib.sha256()
-            with open(part, "xb") as file:
-                for piece in iter(lambda: entry.read(PIECE), b""):
+            with cache_files.new_file(out) as file:
+                for piece in pieces_of(entry):
                     found.update(piece)
                     file.write(piece)
-                file.flush()
-                os.fsync(file.fileno())
-            if found.hexdigest() != expected:
-                return None
-            part.replace(out)
-        finally:
-            part.unlink(missing_ok=True)
+                if found.hexdigest() != expected:
+                    raise CorruptEntry
+        except CorruptEntry:
+            return None
     with contextlib.suppress(OSError):
         os.utime(cache_folder() / key)  # for LRU eviction
     return lines
@@ -101,4 +100,4 @@ def store_package(key: str, package: Path, lines: list[str]) -> None:
 def entry_of(package: Path, lines: list[str]) -> Iterator[bytes]:
     yield json.dumps({"sha256": checksum(package), "lines": lines}).encode() + b"\n"
     with open(package, "rb") as file:
-        yield from iter(lambda: file.read(PIECE), b"")
+        yield from pieces_of(file)

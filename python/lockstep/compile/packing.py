@@ -1,31 +1,24 @@
 """Writes the package file: an uncompressed zip archive. docs/compiled.md describes the format."""
 
-import contextlib
-import errno
-import fcntl
-import glob
 import json
-import os
-import secrets
 import struct
 import time
 import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Iterator, Mapping
+from typing import Mapping
 
 import torch
 from safetensors.torch import save
 
 from lockstep.compile import PACKAGE_FORMAT
+from lockstep.compile.cache_files import new_file
 
-ABANDONED_AFTER_S = 3600
 ALIGNMENT = 64
 ZIP_HEADER = 30  # bytes, of a member, without its name and extra field
 ZIP64_FIELD = 20  # bytes, an extra field of large members
 UNKNOWN_FIELD = 0x4C53
-MAX_NAMES = 20
 
 
 @dataclass(frozen=True)
@@ -70,68 +63,6 @@ def aligned(name: str, position: int, size: int) -> zipfile.ZipInfo:
     gap = -(position + ZIP_HEADER + len(name.encode()) + large + 4) % ALIGNMENT
     member.extra = struct.pack("<HH", UNKNOWN_FIELD, gap) + bytes(gap)
     return member
-
-
-@contextlib.contextmanager
-def new_file(path: Path, replaces: bool = True) -> Iterator[BinaryIO]:
-    """Atomic: a temporary file in the same directory, which is renamed when it is complete. Raises FileExistsError if there is
-    another file by then, unless it `replaces` it. Temporary files that killed processes left are removed, an hour later."""
-    remove_leftovers(path)
-    part, file = locked_part(path)
-    try:
-        with file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            if replaces:
-                part.replace(path)
-            else:
-                rename_to_new(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-
-
-def remove_leftovers(path: Path) -> None:
-    """On some file systems a lock counts on one host only, so a file that was modified lately also counts as in use."""
-    for left in path.parent.glob(f"{glob.escape(path.name)}.{'[0-9a-f]' * 16}.part"):
-        with contextlib.suppress(OSError), open(left, "r+b") as file:  # NFS locks only files that are open for writing
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # not while a process writes it
-            if time.time() - os.fstat(file.fileno()).st_mtime > ABANDONED_AFTER_S:
-                left.unlink()
-
-
-def locked_part(path: Path) -> tuple[Path, BinaryIO]:
-    """A new temporary file, with a lock if the file system has locks."""
-    for _ in range(MAX_NAMES):
-        part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
-        file = open(part, "xb")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # another process has taken it for a leftover
-            file.close()
-            part.unlink(missing_ok=True)
-            continue
-        except OSError as error:
-            if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
-                file.close()
-                part.unlink(missing_ok=True)
-                raise
-        if os.fstat(file.fileno()).st_nlink > 0:
-            return part, file
-        file.close()  # it was removed before the lock
-    raise BlockingIOError(errno.EAGAIN, "cannot lock a new file", str(path))
-
-
-def rename_to_new(part: Path, path: Path) -> None:
-    try:
-        os.link(part, path)
-    except OSError:
-        if os.path.lexists(path):
-            raise FileExistsError(f"{path}: another program made it in the meantime") from None
-        part.replace(path)  # a file system without links
-    else:
-        part.unlink(missing_ok=True)
 
 
 def pack_weights(tensors: dict[str, torch.Tensor]) -> bytes:

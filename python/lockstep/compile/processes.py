@@ -112,6 +112,8 @@ def run(call: Callable[[], object], pipe: Connection) -> None:
         pipe.send((call(), None))
     except (OSError, CompilerFault) as error:
         pipe.send((None, error))
+    except KeyboardInterrupt:
+        pass  # the command reports it
     except Exception as error:  # may not be picklable
         pipe.send((None, CompilerFault(f"{type(error).__name__}: {one_line(error)}")))
 

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <atomic>
 #include <limits>
 
 #include "lockstep/dataset.h"
@@ -12,6 +13,7 @@ namespace lockstep::trainer {
 namespace {
 
 thread_local ProgramFeed* feed_of_thread = nullptr;
+std::atomic<bool> has_session = false;
 
 at::Tensor indices_tensor(std::span<const int64_t> indices) {
   return at::tensor(at::ArrayRef<int64_t>(indices.data(), indices.size()), at::kLong);
@@ -55,6 +57,7 @@ class ProgramData final : public Dataset {
       throw config_error(
           "data.train: dataset 'program' gets its samples from a program that trains with "
           "lockstep::TrainingLoop: run that program instead of this command");
+    feed_->attach();
   }
 
   int64_t size() const override { return config_.samples; }
@@ -74,6 +77,13 @@ REGISTER_DATASET("program", ProgramData,
                  "the batches that a program passes to lockstep::TrainingLoop");
 
 }  // namespace
+
+OnlySession::OnlySession() {
+  if (has_session.exchange(true))
+    throw config_error(
+        "TrainingLoop: this process has another one, which has not ended: end it first");
+}
+OnlySession::~OnlySession() { has_session = false; }
 
 FeedOfThread::FeedOfThread(ProgramFeed& feed) { feed_of_thread = &feed; }
 FeedOfThread::~FeedOfThread() { feed_of_thread = nullptr; }
@@ -171,6 +181,13 @@ ProgramFeed::Request ProgramFeed::next_request(HookContext& run) {
   changed_.notify_all();
   changed_.wait(lock.native(), [this]() REQUIRES(mutex_) { return request_.has_value(); });
   return *std::exchange(request_, std::nullopt);
+}
+
+void ProgramFeed::before_run(HookContext& /*run*/) {
+  if (!is_attached_)
+    throw config_error(
+        "data.train: expected the dataset 'program', which has the batches that the program passes "
+        "to its TrainingLoop");
 }
 
 void ProgramFeed::before_step(HookContext& run) {

@@ -13,7 +13,7 @@ namespace lockstep::trainer {
 
 // The hook of the session: executes the program's requests between two steps.
 //
-// Thread: the functions of Hook, next_samples() and end() belong to the session's thread, the others
+// Thread: the functions of Hook, attach(), next_samples() and end() belong to the session's thread, the others
 // to the program's.
 class ProgramFeed final : public Hook {
  public:
@@ -43,6 +43,11 @@ class ProgramFeed final : public Hook {
   // Samples of the example.
   Batch example_of(std::span<const int64_t> indices) const;
 
+  // The session reads from this, in a dataset `program`.
+  void attach() { is_attached_ = true; }
+
+  // Throws Config if data.train is not that dataset.
+  void before_run(HookContext& run) override;
   void before_step(HookContext& run) override;
   void after_step(HookContext& run) override;
 
@@ -53,7 +58,7 @@ class ProgramFeed final : public Hook {
   // Of the current step; used by the session's thread while the program waits.
   Batch batch_;
   int64_t used_ = 0;  // samples
-  bool is_in_step_ = false;
+  bool is_in_step_ = false, is_attached_ = false;
   mutable Mutex mutex_;
   std::condition_variable changed_;
   std::optional<Request> request_ GUARDED_BY(mutex_);  // not yet begun
@@ -63,6 +68,15 @@ class ProgramFeed final : public Hook {
   int64_t steps_ GUARDED_BY(mutex_) = 0, total_steps_ GUARDED_BY(mutex_) = 0;
   at::Tensor loss_ GUARDED_BY(mutex_);
   EvaluationResult evaluation_ GUARDED_BY(mutex_);
+};
+
+// While it exists, there is no other in this process: its constructor throws Config.
+class OnlySession {
+ public:
+  OnlySession();
+  ~OnlySession();
+  OnlySession(const OnlySession&) = delete;
+  OnlySession& operator=(const OnlySession&) = delete;
 };
 
 // While it exists, the dataset `program` that this thread builds reads from `feed`.

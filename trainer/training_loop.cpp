@@ -47,7 +47,10 @@ class TrainingLoop::Session {
   void run() {
     const trainer::FeedOfThread scope(*feed_);
     try {
-      result_ = run_session(options_);
+      {
+        const trainer::OnlySession only;
+        result_ = run_session(options_);
+      }
       feed_->end(nullptr);
     } catch (...) {
       feed_->end(std::current_exception());

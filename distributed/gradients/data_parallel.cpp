@@ -169,7 +169,7 @@ void DataParallel::add_gradients(
     std::vector<std::function<std::vector<at::Tensor>()>> remaining_segments) {
   synchronizer_->add_gradients(
       std::make_shared<distributed::GivenGradients>(
-          synchronizer_->parameters().size(), std::move(gradients), std::move(remaining_segments)),
+          synchronizer_->parameters(), std::move(gradients), std::move(remaining_segments)),
       synchronize);
   release_weights();
 }

@@ -3,11 +3,14 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "lockstep/error.h"
@@ -57,27 +60,53 @@ void accumulate_available(const NamedTensors& parameters, GivenGradients& gradie
   if (!sums.empty()) at::_foreach_add_(sums, added);
 }
 
+// "Float [2, 3] on cpu"
+std::string gradient_text(const at::Tensor& tensor) {
+  if (!tensor.defined()) return "an undefined tensor";
+  return fmt::format("{} [{}] on {}", c10::toString(tensor.scalar_type()),
+                     fmt::join(tensor.sizes(), ", "), tensor.device().str());
+}
+
+void verify_gradient(const std::string& name, const at::Tensor& parameter,
+                     const at::Tensor& gradient) {
+  if (gradient.defined() && gradient.sizes() == parameter.sizes() &&
+      gradient.scalar_type() == parameter.scalar_type() && gradient.device() == parameter.device())
+    return;
+  throw config_error(
+      fmt::format("forward_backward() returned {} as the gradient of '{}', expected {}",
+                  gradient_text(gradient), name, gradient_text(parameter)));
+}
+
 }  // namespace
 
-GivenGradients::GivenGradients(size_t num_parameters, std::vector<at::Tensor> last,
+GivenGradients::GivenGradients(const NamedTensors& parameters, std::vector<at::Tensor> last,
                                std::vector<Segment> remaining_segments)
-    : gradients_(num_parameters),
+    : parameters_(parameters),
+      gradients_(parameters.size()),
       remaining_segments_(std::move(remaining_segments)),
-      first_(num_parameters) {
+      first_(parameters.size()) {
   store(std::move(last));
 }
 
 void GivenGradients::store(std::vector<at::Tensor> computed) {
-  check(!computed.empty() && computed.size() <= first_,
-        "a segment returned no gradients, or more than there are parameters left");
+  if (computed.empty() || computed.size() > first_)
+    throw config_error(
+        fmt::format("forward_backward() or one of its segments returned {} gradients, expected 1 "
+                    "to {}: {} of {} trainable parameters have none yet",
+                    computed.size(), first_, first_, parameters_.size()));
   first_ -= computed.size();
+  for (size_t i = 0; i < computed.size(); ++i)
+    verify_gradient(parameters_[first_ + i].first, parameters_[first_ + i].second, computed[i]);
   std::move(computed.begin(), computed.end(),
             gradients_.begin() + static_cast<std::ptrdiff_t>(first_));
 }
 
 void GivenGradients::compute_next() {
-  check(next_segment_ < remaining_segments_.size(),
-        "the segments returned fewer gradients than there are trainable parameters");
+  if (next_segment_ == remaining_segments_.size())
+    throw config_error(
+        fmt::format("forward_backward() and its segments returned {} gradients, but there are {} "
+                    "trainable parameters",
+                    parameters_.size() - first_, parameters_.size()));
   const auto segment = std::exchange(remaining_segments_[next_segment_++], {});
   store(segment());
 }

@@ -16,7 +16,9 @@ class GivenGradients {
  public:
   using Segment = std::function<std::vector<at::Tensor>()>;
 
-  GivenGradients(size_t num_parameters, std::vector<at::Tensor> last,
+  // `parameters` outlive this. This constructor and the functions below throw Config for a gradient
+  // that is not of the shape, type and device of its parameter, and for a wrong number of them.
+  GivenGradients(const NamedTensors& parameters, std::vector<at::Tensor> last,
                  std::vector<Segment> remaining_segments);
 
   // Gradients of the parameters from this index on are available, or were taken.
@@ -31,6 +33,7 @@ class GivenGradients {
  private:
   void store(std::vector<at::Tensor> computed);
 
+  const NamedTensors& parameters_;
   std::vector<at::Tensor> gradients_;
   std::vector<Segment> remaining_segments_;
   size_t first_, next_segment_ = 0;

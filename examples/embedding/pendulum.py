@@ -62,9 +62,17 @@ def ranks():
     return rank.value, world_size.value
 
 
+def contiguous(name, values):
+    """`values` without gaps, in the byte order of this machine."""
+    values = np.asarray(values)
+    if values.dtype.name not in DTYPES:
+        raise TypeError(f"field '{name}' is {values.dtype.name}, expected one of {', '.join(DTYPES)}")
+    return np.ascontiguousarray(values, values.dtype.newbyteorder("="))
+
+
 def arrays_of(batch):
     """The fields of {name: array} as C arrays, which refer to the memory of the NumPy arrays that come with them."""
-    kept = [np.ascontiguousarray(values) for values in batch.values()]
+    kept = [contiguous(name, values) for name, values in batch.items()]
     fields = [Array(name.encode(), values.ctypes.data, values.ctypes.shape_as(ctypes.c_int64), values.ndim, DTYPES[values.dtype.name])
               for name, values in zip(batch, kept)]
     return (Array * len(fields))(*fields), kept

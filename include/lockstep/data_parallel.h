@@ -125,7 +125,8 @@ class DataParallel {
   // Replaces backward() for a compiled step. `gradients`: of the last trainable parameters, in
   // parameter order, not referenced elsewhere. Each of `remaining_segments` returns the gradients
   // of the parameters before those. All are added to existing gradients; the average of one
-  // segment, last parameter first, overlaps with the computation of the next.
+  // segment, last parameter first, overlaps with the computation of the next. Throws Config for
+  // gradients of another number, shape, type or device than the parameters.
   void add_gradients(std::vector<at::Tensor> gradients, bool synchronize,
                      std::vector<std::function<std::vector<at::Tensor>()>> remaining_segments = {});
 

@@ -77,7 +77,8 @@ struct HookContext {
 // Collectives: allowed in all functions except on_failure, in the same order on all ranks.
 // before_step and after_step count towards the step time; other ranks wait for this one.
 //
-// Errors: an exception fails the run, like one of the trainer (error.h). The constructor is called
+// Errors: an exception fails the run, like one of the trainer (error.h); others than Error are reported
+// as invalid input, with the hook's name if it is in train.hooks. The constructor is called
 // before the ranks connect: throw config_error() there for invalid settings.
 class Hook {
  public:

@@ -157,7 +157,8 @@ struct ExportedFiles {
 
 class Model : public torch::nn::Module {
  public:
-  // Respects the train()/eval() mode. Throws Config when the batch does not match the model.
+  // Respects the train()/eval() mode. Throws Config when the batch does not match the model. A tensor that
+  // it keeps for later calls is made under c10::InferenceMode(false): evaluations are in inference mode.
   virtual Outputs forward(const Batch& batch) = 0;
 
   // The unit that the loss averages over, in plural, e.g. "tokens", if batches can contain
@@ -213,8 +214,7 @@ ModelRegistry& model_registry();
 
 }  // namespace lockstep
 
-// Registers a model. Use at namespace scope. `type`: a Model with a member type Config and a
-// constructor from it.
+// Registers a model. Use at namespace scope. `type`: a Model with a member type Config and a constructor from it.
 #define REGISTER_MODEL(name, type, help)                                                           \
   static const ::lockstep::Registration<type> registration_of_##type(::lockstep::model_registry(), \
                                                                      name, help)

@@ -38,6 +38,11 @@
 
 namespace lockstep {
 
+// The constructor is also called without parameters: to verify the settings, and on ranks that have
+// no share of the parameters (distributed.shard).
+//
+// Errors: an exception in step() fails the run; others than Error (error.h) are reported as invalid
+// input, with the optimizer's name.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;

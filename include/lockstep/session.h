@@ -85,7 +85,8 @@ SessionResult run_session(const SessionOptions& options);
 class TrainingLoop {
  public:
   // Starts or resumes the run of the run file, whose data.train is the dataset `program`. `example`:
-  // a batch of any size, to verify the model before the ranks connect.
+  // a batch of any size, to verify the model before the ranks connect. Throws Config if another loop
+  // of this process has not ended.
   TrainingLoop(const SessionOptions& options, const Batch& example);
   // Without finish(), the run is recorded as failed.
   ~TrainingLoop();

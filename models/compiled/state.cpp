@@ -40,7 +40,6 @@ class Registration {
         package->copy_weight(spec.name, tensor.mutable_data_ptr());
       });
       add(parameter, place.block);
-      if (spec.marked) state_.trained.push_back(parameter);
     }
     for (const auto& spec : manifest.buffers) {
       const auto place = place_of(spec);

@@ -14,9 +14,9 @@
 namespace lockstep::models {
 
 struct CompiledState {
-  std::vector<at::Tensor> tensors;           // parameters, then buffers, as in the manifest
-  std::vector<Block*> blocks;                // of each of `tensors`; null: none, or a buffer
-  std::vector<at::Tensor> trained, changed;  // parameters with gradients; buffers of training
+  std::vector<at::Tensor> tensors;  // parameters, then buffers, as in the manifest
+  std::vector<Block*> blocks;       // of each of `tensors`; null: none, or a buffer
+  std::vector<at::Tensor> changed;  // buffers that training changes
 };
 
 // Registers them in `root`, with the values in the package; those of parameters may be read later

@@ -101,8 +101,8 @@ class CompiledModel final : public Model {
     const std::vector<at::Tensor> buffers{end, values.end()};
     if (first + 1 == training_->size()) change_buffers(buffers);
     for (auto i = first + 1; i < training_->size(); ++i)
-      step.remaining_segments.emplace_back([this, run, i, buffers] {
-        auto gradients = run->run_to(i);
+      step.remaining_segments.emplace_back([this, batch, run, i, buffers] {
+        auto gradients = computed(batch, [&] { return run->run_to(i); });
         check(gradients.size() == num_gradients(i),
               "number of compiled outputs does not match the manifest");
         // Until now, segments may have used the old values.
@@ -289,33 +289,36 @@ class CompiledModel final : public Model {
                     manifest_.num_classes - 1));
   }
 
-  // Compiled code reports an index out of range on stderr, with a stack trace but without the
-  // index.
+  // Compiled code prints what failed on stderr, and its exceptions say only that it failed. Those of
+  // LibTorch are not from it.
   template <class Run>
   std::invoke_result_t<Run> computed(const Batch& batch, const Run& run) const {
     try {
       return run();
     } catch (const Error&) {
       throw;
+    } catch (const c10::Error&) {
+      throw;
     } catch (const std::exception&) {
-      const auto numbers = whole_numbers_of(batch);
-      if (numbers.empty()) throw;
-      throw config_error(
-          fmt::format("{}: its code failed on a batch with {}: the usual reason is a class or "
-                      "token that is out of range for the model",
-                      package_, numbers));
+      throw failed_on(batch);
     }
   }
 
-  std::string whole_numbers_of(const Batch& batch) const {
+  Error failed_on(const Batch& batch) const {
     std::string text;
+    bool has_numbers = false;
     for (const auto& field : manifest_.fields) {
       const auto& tensor = batch.at(field.name);
-      if (!tensor.is_cpu() || tensor.scalar_type() != at::kLong || tensor.numel() == 0) continue;
-      text += fmt::format("{}'{}' from {} to {}", text.empty() ? "" : ", ", printable(field.name),
-                          tensor.min().item<int64_t>(), tensor.max().item<int64_t>());
+      text += fmt::format("{}'{}'", text.empty() ? "" : ", ", printable(field.name));
+      if (tensor.scalar_type() != at::kLong) continue;
+      has_numbers = true;
+      if (tensor.is_cpu() && tensor.numel() > 0)
+        text += fmt::format(" from {} to {}", tensor.min().item<int64_t>(),
+                            tensor.max().item<int64_t>());
     }
-    return text;
+    return config_error(fmt::format(
+        "{}: its code failed on a batch with {}: the reason is on the lines above{}", package_,
+        text, has_numbers ? ", often a class or token that is out of range for the model" : ""));
   }
 
   void verify_field(const TensorSpec& field, const at::Tensor& tensor) const {
@@ -324,7 +327,7 @@ class CompiledModel final : public Model {
     if (fits) return;
     auto given = std::string(at::toString(tensor.scalar_type())) + " " + shape_text(tensor);
     if (tensor.dim() > 0)
-      given = field_text(python_name(tensor.scalar_type()), tensor.sizes().slice(1));
+      given = field_text(c10::getDtypeNames(tensor.scalar_type()).first, tensor.sizes().slice(1));
     throw config_error(fmt::format(
         "{}: expects '{}' as {}, but the dataset has {}: compile the model with an example batch "
         "of this dataset",
@@ -341,23 +344,14 @@ class CompiledModel final : public Model {
     return outputs;
   }
 
-  // Gradients are changed in place later: each must have separate memory and the parameter's
-  // layout.
+  // Gradients are changed in place later: each must have separate memory.
   void verify_gradients(const std::vector<at::Tensor>& gradients) {
     std::set<const void*> places;
-    const auto& parameters = state_.trained;
-    const auto first = state_.trained.size() - gradients.size();
-    for (size_t i = 0; i < gradients.size(); ++i)
-      check(gradients[i].sizes() == parameters[first + i].sizes() && gradients[i].is_contiguous() &&
-                gradients[i].scalar_type() == parameters[first + i].scalar_type() &&
-                (gradients[i].numel() == 0 || places.insert(gradients[i].const_data_ptr()).second),
-            "a compiled gradient does not match its parameter or shares memory");
+    for (const auto& gradient : gradients)
+      check(gradient.is_contiguous() &&
+                (gradient.numel() == 0 || places.insert(gradient.const_data_ptr()).second),
+            "a compiled gradient has gaps or shares memory");
     is_verified_ = true;
-  }
-
-  static std::string python_name(at::ScalarType type) {
-    auto name = std::string(c10::getDtypeNames(type).first);
-    return name;
   }
 
   Error wrong_size(int64_t count) const {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "lockstep/data_parallel.h"
+#include "lockstep/error.h"
 #include "tests/distributed/run_ranks.h"
 
 using namespace lockstep;
@@ -156,4 +157,63 @@ TEST_CASE("given gradients: options of the Reducer apply to them") {
     const auto mean = (made_by(0, 2)[0] + made_by(1, 2)[0]) / 2;
     for (const auto& seen : results) CHECK(at::allclose(seen[4], mean, 1e-5, 1e-6));
   }
+}
+
+TEST_CASE("given gradients: others than of the parameters are one clear error on every rank") {
+  struct WrongCase {
+    std::vector<at::Tensor> last, first;
+    std::string text;
+  };
+  const auto wide = at::ones({2, 4001}), narrow = at::ones({3});
+  const std::string prefix = "forward_backward() returned ";
+  const std::vector<WrongCase> cases = {
+      {{wide, narrow.to(at::kHalf)},
+       {},
+       prefix + "Half [3] on cpu as the gradient of 'narrow', "
+                "expected Float [3] on cpu"},
+      {{wide, at::ones({1})},
+       {},
+       prefix + "Float [1] on cpu as the gradient of 'narrow', "
+                "expected Float [3] on cpu"},
+      {{at::ones({4001}), narrow},
+       {},
+       prefix + "Float [4001] on cpu as the gradient of 'wide', "
+                "expected Float [2, 4001] on cpu"},
+      {{narrow},
+       {at::ones({2, 1})},
+       prefix + "Float [2, 1] on cpu as the gradient of 'wide', "
+                "expected Float [2, 4001] on cpu"},
+      {{wide, at::Tensor()},
+       {},
+       prefix + "an undefined tensor as the gradient of 'narrow', "
+                "expected Float [3] on cpu"},
+      {{wide, narrow, narrow},
+       {},
+       "forward_backward() or one of its segments returned 3 gradients, "
+       "expected 1 to 2: 2 of 2 trainable parameters have none yet"},
+      {{narrow},
+       {},
+       "forward_backward() and its segments returned 1 gradients, but there are 2 "
+       "trainable parameters"}};
+  for (const auto& with : cases)
+    for (const int world_size : {1, 2})
+      for (const auto backend : {BackendChoice::Shm, BackendChoice::Gloo}) {
+        const auto messages = run_ranks(
+            world_size,
+            [&](World& world) {
+              Pair pair(4001);
+              const auto parallel = DataParallel::create(world, pair, {});
+              parallel->before_forward(true);
+              std::vector<std::function<std::vector<at::Tensor>()>> segments;
+              if (!with.first.empty()) segments.emplace_back([&] { return with.first; });
+              try {
+                parallel->add_gradients(with.last, true, std::move(segments));
+              } catch (const Error& error) {
+                return std::string(kind_name(error.kind())) + ": " + error.what();
+              }
+              return std::string("none");
+            },
+            backend);
+        for (const auto& message : messages) CHECK(message == "config: " + with.text);
+      }
 }

@@ -289,6 +289,25 @@ def test_the_python_of_the_guide_trains(binding, tmp_path, monkeypatch, capsys):
     assert (pathlib.Path(run_dir) / "checkpoints" / "8").exists() and 0 < float(loss) < 1
 
 
+def test_arrays_of_another_byte_order_or_type(binding, new_loop):
+    losses = []
+    for dtype in ("<f4", ">f4"):
+        loop = new_loop()
+        loop.step(batch(image=np.ones((8, 3), dtype)))
+        losses.append(loop.loss())
+        loop.finish()
+    assert losses[0] == losses[1]
+    with pytest.raises(TypeError, match="^field 'image' is complex64, expected one of float32, float64, .*bool$"):
+        loop.step(batch(image=np.ones((8, 3), np.complex64)))
+
+
+def test_a_process_has_one_loop_at_a_time(binding, new_loop):
+    loop = new_loop()
+    assert fails(binding, new_loop) == "TrainingLoop: this process has another one, which has not ended: end it first"
+    loop.step(batch())
+    assert loop.steps() == 1
+
+
 def test_the_last_error_belongs_to_its_thread(binding):
     assert binding.LIBRARY.lockstep_save(None) == 78
     seen = []

@@ -171,6 +171,15 @@ TEST_CASE("a training loop reports wrong input in one line, and fails the run", 
   wrong.fields.front().second = at::zeros({8, 4});
   CHECK_THROWS_AS(TrainingLoop(run.options(), wrong), Error);
   CHECK_THROWS_WITH(run_session(run.options()), Catch::Contains("gets its samples from a program"));
+  CHECK_THROWS_WITH(TrainingLoop(run.options(kSynthetic), run.batch(0)),
+                    "data.train: expected the dataset 'program', which has the batches that the "
+                    "program passes to its TrainingLoop");
+  for (const auto* setting : {"data.eval={name: program}", "data.split.eval=0.5"}) {
+    auto evaluated = run.options();
+    evaluated.overrides = {setting};
+    CHECK_THROWS_WITH(TrainingLoop(evaluated, run.batch(0)),
+                      Catch::Contains("the dataset 'program' is for data.train only"));
+  }
   auto audited = run.options();
   audited.overrides = {"distributed.virtual_shards=2", "train.audit.gradients_every=1"};
   CHECK_THROWS_WITH(TrainingLoop(audited, run.batch(0)),
@@ -200,4 +209,17 @@ TEST_CASE("a training loop: an evaluation that a signal interrupts has no result
   CHECK(loop.evaluate().contains("loss"));
   std::raise(SIGUSR1);
   CHECK(loop.evaluate().empty());
+}
+
+TEST_CASE("a process has one training loop at a time", "[trainer]") {
+  LoopRun run;
+  TrainingLoop loop(run.options(), run.batch(0));
+  CHECK_THROWS_WITH(
+      TrainingLoop(run.options(), run.batch(0)),
+      "TrainingLoop: this process has another one, which has not ended: end it first");
+  loop.step(run.batch(0));
+  CHECK(loop.finish().stopped == StopReason::EarlyStop);
+  TrainingLoop next(run.options(), run.batch(0));
+  next.step(run.batch(0));
+  CHECK(next.steps() == 1);
 }

@@ -15,7 +15,6 @@
 #include "trainer/commands/generation_options.h"
 #include "trainer/commands/trained_weights.h"
 #include "trainer/loop/evaluation.h"
-#include "trainer/prepared/model_faults.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -54,14 +53,13 @@ std::map<std::string, double> metrics_of(World& world, const PreparedRun& run,
   const auto& config = run.config;
   const auto local = world.local_world_size();
   EvaluationMetrics metrics(config.train.eval_metrics, *run.data.eval);
-  return in_model(run.model_title(), nullptr, [&] {
-    return evaluate(world, *run.model, *run.data.eval,
-                    {.batch_size = config.data.eval_batch_size,
-                     .workers = (config.data.loader.workers + local - 1) / local,
-                     .precision = config.train.precision,
-                     .bad_samples = std::move(bad_samples),
-                     .metrics = &metrics});
-  });
+  return evaluate(world, *run.model, *run.data.eval,
+                  {.model = run.model_title(),
+                   .batch_size = config.data.eval_batch_size,
+                   .workers = (config.data.loader.workers + local - 1) / local,
+                   .precision = config.train.precision,
+                   .bad_samples = std::move(bad_samples),
+                   .metrics = &metrics});
 }
 
 std::string table_of(const std::map<std::string, double>& metrics) {

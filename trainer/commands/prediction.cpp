@@ -15,6 +15,7 @@
 #include "trainer/commands/trained_weights.h"
 #include "trainer/config/precision.h"
 #include "trainer/loop/round_robin_shard.h"
+#include "trainer/prepared/model_faults.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -32,8 +33,10 @@ std::string text_of(const RowLayout& row) {
 }
 
 // Returns a row for each sample of `batch`, on the CPU.
-at::Tensor predictions_of(Precision precision, Model& model, const Batch& batch) {
-  auto predictions = forward_in(precision, model, batch).predictions;
+at::Tensor predictions_of(const PreparedRun& run, const Batch& batch) {
+  const auto precision = run.config.train.precision;
+  auto predictions = in_model(run.model_title(), &batch,
+                              [&] { return forward_in(precision, *run.model, batch).predictions; });
   if (!predictions.defined())
     throw config_error(
         "the model returns no predictions; a compiled model does if its loss function returns "
@@ -94,8 +97,7 @@ RowLayout predict_all(World& world, const PreparedRun& run, RowsFile* file) {
   for (int64_t round = 0; round < batches.max_batches; ++round) {
     at::Tensor predictions;
     if (const auto batch = loader.next())
-      predictions =
-          predictions_of(run.config.train.precision, *run.model, batch->to(world.device()));
+      predictions = predictions_of(run, batch->to(world.device()));
     if (round == 0) {
       row = agree_on_layout(world, predictions);
       distributed::act_on_main(world, "predictions file", [&] {

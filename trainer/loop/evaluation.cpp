@@ -13,6 +13,7 @@
 #include "distributed/objects.h"
 #include "lockstep/error.h"
 #include "trainer/loop/round_robin_shard.h"
+#include "trainer/prepared/model_faults.h"
 #include "trainer/state/meter.h"
 
 namespace lockstep::trainer {
@@ -26,6 +27,7 @@ std::optional<std::vector<Measured>> run_batches(World& world, Model& model, dat
                                                  const EvaluationOptions& options,
                                                  const std::function<Batch()>& spare) {
   const auto& should_stop = options.should_stop;
+  const bool has_targets = !model.target_name().empty();
   std::vector<Measured> results;
   Meter meter;
   Batch last;
@@ -36,7 +38,10 @@ std::optional<std::vector<Measured>> run_batches(World& world, Model& model, dat
     if (!batch && !options.is_collective) continue;
     if (!batch && i == 0) last = spare().to(world.device());
     const auto here = batch ? batch->to(world.device()) : last;
-    const auto outputs = forward_in(options.precision, model, here);
+    const auto outputs =
+        in_model(options.model, &here, [&] { return forward_in(options.precision, model, here); });
+    verify_outputs(options.model, here, outputs,
+                   {.has_targets = has_targets, .device = world.device()});
     if (!batch) continue;
     if (options.is_collective) last = here;
     if (options.metrics)

@@ -17,6 +17,7 @@
 namespace lockstep::trainer {
 
 struct EvaluationOptions {
+  std::string model;  // its title, for messages
   int64_t batch_size = 500;
   int64_t workers = 0;  // loader threads of this rank
   Precision precision = Precision::Float32;
@@ -33,7 +34,8 @@ struct EvaluationOptions {
 
 // Collective. Returns means over the dataset's samples (or targets, where the model counts those),
 // e.g. {"loss": 0.05, "accuracy": 0.99}; empty if canceled. A metric that some batches lack counts as 0
-// there. Leaves the model in training mode. Throws Config when the dataset has no valid target.
+// there. Leaves the model in training mode. Throws Config when the dataset has no valid target, and for
+// faults of the model.
 //
 // Note [Evaluation]: batches are cut independently of the ranks (trainer/loop/round_robin_shard.h).
 // Each batch has its own slot for its sums, and they are added in the order of the batches, so the

@@ -80,8 +80,8 @@ std::vector<at::Tensor> StepBatches::count_targets() const {
   std::vector<at::Tensor> targets;
   for (int64_t i = 0; i < num_batches_; ++i) {
     const auto& batch = batches_[static_cast<size_t>(i)];
-    const auto count =
-        has_targets_ ? model_.count_targets(batch) : at::scalar_tensor(batch.size(), at::kLong);
+    const auto count = has_targets_ ? trainer::count_targets(title_, model_, batch)
+                                    : at::scalar_tensor(batch.size(), at::kLong);
     targets.push_back(weight_of(i).part > 0 ? count : at::zeros_like(count));
   }
   return targets;

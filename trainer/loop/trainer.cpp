@@ -367,7 +367,8 @@ void Trainer::optimize() {
     last_grad_norm_ = clip_gradients(step_gradients(), *limit);
   if (non_finite_.stops())
     non_finite_.observe("gradient norm", last_grad_norm_, position_.step + 1);
-  in_gpu_memory(model_title_, [&] { optimizer_.step(last_lr_); });
+  in_part("optimizer", config_.optimizer.name(),
+          [&] { in_gpu_memory(model_title_, [&] { optimizer_.step(last_lr_); }); });
 }
 
 void Trainer::after_step(bool epoch_ended) {

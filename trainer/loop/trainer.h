@@ -10,9 +10,7 @@
 #include "data/loader/loader.h"
 #include "data/sampling/sampler.h"
 #include "distributed/step_vote.h"
-#include "lockstep/data_parallel.h"
 #include "lockstep/tracker.h"
-#include "lockstep/world.h"
 #include "trainer/checkpoint/checkpoint_saver.h"
 #include "trainer/config/non_finite.h"
 #include "trainer/config/run_length.h"
@@ -23,6 +21,7 @@
 #include "trainer/loop/shared_model.h"
 #include "trainer/loop/step_batches.h"
 #include "trainer/loop/stop_controller.h"
+#include "trainer/prepared/run_hooks.h"
 #include "trainer/prepared/virtual_shards.h"
 #include "trainer/state/early_stop.h"
 #include "trainer/state/gradient_audit.h"
@@ -64,7 +63,8 @@ class Trainer {
   HookContext& context();
   template <class Function, class... Arguments>
   void call(Function function, const Arguments&... arguments) {
-    for (auto* hook : hooks_) (hook->*function)(context(), arguments...);
+    for (auto* hook : hooks_)
+      in_hook(run_, *hook, [&] { (hook->*function)(context(), arguments...); });
     stop_if_requested();
   }
   void stop_if_requested();

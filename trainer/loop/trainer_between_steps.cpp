@@ -41,7 +41,8 @@ EvaluationResult Trainer::evaluate_now() {
   if (average_) parallel_->broadcast_buffers();  // the averages of buffers too
   EvaluationMetrics metrics(config_.train.eval_metrics, *run_.data.eval,
                             media && config_.tracking.media.confusion);
-  EvaluationOptions options{.batch_size = config_.data.eval_batch_size,
+  EvaluationOptions options{.model = model_title_,
+                            .batch_size = config_.data.eval_batch_size,
                             .workers = plan_.workers_per_rank,
                             .precision = config_.train.precision,
                             .bad_samples = metrics_.bad_eval(),
@@ -115,7 +116,8 @@ void Trainer::find_references() {
       parallel_->gather_weights();
       const auto batch_size = std::max<int64_t>(1, plan_.global_batch_size / world_.world_size());
       evaluate(world_, *model_, *data,
-               {.batch_size = batch_size,
+               {.model = model_title_,
+                .batch_size = batch_size,
                 .workers = plan_.workers_per_rank,
                 .precision = config_.train.precision,
                 .on_batch =

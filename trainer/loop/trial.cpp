@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "data/loader/loader.h"
+#include "lockstep/error.h"
 #include "lockstep/named_tensors.h"
 #include "trainer/config/precision.h"
 #include "trainer/loop/evaluation_media.h"
@@ -64,30 +65,29 @@ std::optional<Batch> first_batch_of(const PreparedRun& run, at::Device device,
   return batch && batch->size() > 0 ? batch : std::nullopt;
 }
 
-// Exceptions that are neither of Lockstep nor of LibTorch get the name of the model.
-Outputs try_forward(const PreparedRun& run, const Batch& batch) {
-  try {
-    return in_model(run.model_title(), &batch,
-                    [&] { return forward_in(run.config.train.precision, *run.model, batch); });
-  } catch (const Error&) {
-    throw;
-  } catch (const c10::Error&) {
-    throw;
-  } catch (const MemoryLimitReached&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw Error(ErrorKind::Bug, fmt::format("{}: forward() threw an exception: {}",
-                                            run.model_title(), error.what()));
-  }
-}
-
 Outputs try_batch(const PreparedRun& run, at::Device device, const Batch& batch,
                   bool has_gradient) {
-  const auto outputs = try_forward(run, batch);
-  verify_outputs(run.model_title(), batch, outputs,
+  const auto title = run.model_title();
+  const auto outputs = in_model(
+      title, &batch, [&] { return forward_in(run.config.train.precision, *run.model, batch); });
+  verify_outputs(title, batch, outputs,
                  {.has_targets = !run.model->target_name().empty(),
                   .has_gradient = has_gradient,
                   .device = device});
+  return outputs;
+}
+
+// Also compares the two numbers of targets. A compiled model counts those of a training batch only.
+Outputs try_evaluation(const PreparedRun& run, at::Device device, const Batch& batch) {
+  auto outputs = try_batch(run, device, batch, /*has_gradient=*/false);
+  if (run.model->target_name().empty() || run.model->has_backward()) return outputs;
+  const auto title = run.model_title();
+  const auto counted = count_targets(title, *run.model, batch).item<int64_t>();
+  if (const auto returned = outputs.targets.item<int64_t>(); counted != returned)
+    throw config_error(
+        fmt::format("{}: count_targets() returned {} for a batch, forward() {} as targets: they "
+                    "must be equal",
+                    title, counted, returned));
   return outputs;
 }
 
@@ -131,15 +131,15 @@ size_t compiled_pass(const PreparedRun& run, const Batch& batch, LiveMemory& mem
 
 void try_model(const PreparedRun& run, at::Device device) {
   const KeptState kept(*run.model, device);
-  const at::InferenceMode inference;
+  const at::NoGradGuard no_grad;  // what a model keeps can be used in training
   run.model->eval();
   if (const auto batch = first_batch_of(run, device, *run.data.train, "data.train", kTriedSamples))
-    try_batch(run, device, *batch, /*has_gradient=*/false);
+    try_evaluation(run, device, *batch);
   if (!run.data.eval || run.data.eval->size() == 0) return;
   const auto batch = first_batch_of(run, device, *run.data.eval, "data.eval", kTriedSamples);
   if (!batch) return;
   EvaluationResult names = {{"loss", 0}};
-  const auto outputs = try_batch(run, device, *batch, /*has_gradient=*/false);
+  const auto outputs = try_evaluation(run, device, *batch);
   for (const auto& [name, sum] : outputs.sums) names[name] = 0;
   const auto& [train, checkpoint] = std::tie(run.config.train, run.config.checkpoint);
   EvaluationMetrics metrics(train.eval_metrics, *run.data.eval);
@@ -158,16 +158,21 @@ std::optional<PassMemory> try_step(const PreparedRun& run, at::Device device, in
   if (!batch) return std::nullopt;
   const FreedGradients freed(*run.model);
   LiveMemory memory(device, limit);
-  return in_model(run.model_title(), &*batch, [&]() -> PassMemory {
-    if (run.model->has_backward()) {
-      const auto whole = compiled_pass(run, *batch, memory);
-      return {.forward = whole, .whole = whole};
-    }
-    const auto outputs = try_batch(run, device, *batch, /*has_gradient=*/true);
-    const auto forward = memory.take_peak();
-    outputs.loss.backward();
-    return {.forward = forward, .whole = std::max(forward, memory.take_peak())};
-  });
+  try {
+    return in_model(run.model_title(), &*batch, [&]() -> PassMemory {
+      if (run.model->has_backward()) {
+        const auto whole = compiled_pass(run, *batch, memory);
+        return {.forward = whole, .whole = whole};
+      }
+      const auto outputs = try_batch(run, device, *batch, /*has_gradient=*/true);
+      const auto forward = memory.take_peak();
+      outputs.loss.backward();
+      return {.forward = forward, .whole = std::max(forward, memory.take_peak())};
+    });
+  } catch (...) {
+    if (memory.reached_limit()) throw MemoryLimitReached();
+    throw;
+  }
 }
 
 }  // namespace lockstep::trainer

@@ -11,7 +11,9 @@ void LiveMemory::Counter::reportMemoryUsage(void* /*memory*/, int64_t bytes, siz
   auto peak = peak_.load();
   while (live > peak && !peak_.compare_exchange_weak(peak, live)) {
   }
-  if (bytes > 0 && live > limit_) throw MemoryLimitReached();
+  if (bytes <= 0 || live <= limit_) return;
+  reached_limit_ = true;
+  throw MemoryLimitReached();
 }
 
 LiveMemory::LiveMemory(at::Device device, size_t limit)

@@ -23,8 +23,12 @@ struct MemoryLimitReached : std::exception {
 // a kind of device. Tensors that existed before must not be freed meanwhile.
 class LiveMemory {
  public:
-  // Allocations beyond `limit` throw MemoryLimitReached, from the operator that allocates.
+  // Allocations beyond `limit` throw MemoryLimitReached, from the operator that allocates. Compiled
+  // code turns it into another exception: see reached_limit().
   LiveMemory(at::Device device, size_t limit);
+
+  // Whether an allocation was beyond the limit.
+  bool reached_limit() const { return counter_->reached_limit(); }
 
   // The largest number of bytes at a time, since the start or the last call.
   size_t take_peak();
@@ -39,12 +43,14 @@ class LiveMemory {
                            at::Device device) override;
     bool memoryProfilingEnabled() const override { return true; }
     int64_t live() const { return live_; }
+    bool reached_limit() const { return reached_limit_; }
     int64_t take_peak() { return peak_.exchange(live_); }
 
    private:
     at::DeviceType device_;
     int64_t limit_;
     std::atomic<int64_t> live_ = 0, peak_ = 0;
+    std::atomic<bool> reached_limit_ = false;
   };
 
   std::shared_ptr<Counter> counter_;

@@ -29,8 +29,10 @@ std::string fields_text(const Batch& batch) {
   return fmt::format("{}", fmt::join(fields, ", "));
 }
 
-bool is_of_driver_or_peer(const c10::Error& error, const std::string& text) {
-  return dynamic_cast<const c10::DistError*>(&error) || text.find("CUDA error") != text.npos ||
+// Whether the reason is not the part that threw it.
+bool is_of_others(const std::exception& error, const std::string& text) {
+  return dynamic_cast<const Error*>(&error) || kind_of(error) == ErrorKind::Environment ||
+         dynamic_cast<const c10::DistError*>(&error) || text.find("CUDA error") != text.npos ||
          text.find("CUBLAS_") != text.npos || text.find("CUDNN_") != text.npos;
 }
 
@@ -46,6 +48,26 @@ uint64_t number_after(const std::string& text, std::string_view words) {
 uint64_t memory_of_host() {
   return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
          static_cast<uint64_t>(::sysconf(_SC_PAGE_SIZE));
+}
+
+std::string text_of(const std::exception& error) {
+  const auto* const of_torch = dynamic_cast<const c10::Error*>(&error);
+  return of_torch ? of_torch->what_without_backtrace() : error.what();
+}
+
+// What the author of the model can do; empty: unknown.
+std::string_view hint_of(const std::string& text) {
+  if (text.find("Inference tensors cannot be saved") != text.npos)
+    return "; a tensor that forward() keeps was made in an evaluation: make it under "
+           "c10::InferenceMode(false)";
+  if (text.find("dtype") != text.npos || text.find("scalar type") != text.npos)
+    return "; the dataset or the model must convert one of them";
+  return "";
+}
+
+bool is_count(const at::Tensor& targets) {
+  return targets.defined() && targets.dim() == 0 &&
+         c10::isIntegralType(targets.scalar_type(), /*includeBool=*/false);
 }
 
 // Describes what is wrong with `loss`; empty: nothing.
@@ -68,17 +90,22 @@ std::string fault_of(const Outputs& outputs, int64_t num_samples, const Expected
   if (outputs.targets.defined() != expected.has_targets)
     return expected.has_targets ? "no targets, but target_name() is set"
                                 : "targets, but target_name() is empty";
-  for (const auto& [name, sum] : outputs.sums)
+  if (expected.has_targets && !is_count(outputs.targets))
+    return fmt::format("targets as {}; return their number, one integer",
+                       layout_text(outputs.targets));
+  for (const auto& [name, sum] : outputs.sums) {
+    if (name.empty() || name == "loss") return fmt::format("sums['{}']; choose another name", name);
     if (!sum.defined() || sum.numel() != 1)
       return fmt::format("sums['{}'] that is not one number", printable(name));
+  }
   return "";
 }
 
 }  // namespace
 
-void rethrow_fault(std::string_view model, const Batch* batch, const c10::Error& error) {
-  const std::string text = error.what_without_backtrace();
-  if (is_of_driver_or_peer(error, text)) throw;
+void rethrow_fault(std::string_view model, const Batch* batch, const std::exception& error) {
+  const auto text = text_of(error);
+  if (is_of_others(error, text)) throw;
   if (const auto bytes = number_after(text, "you tried to allocate "))
     throw config_error(
         fmt::format("{} needs {} for one tensor, this host has {} of memory: use a smaller model "
@@ -97,11 +124,9 @@ void rethrow_fault(std::string_view model, const Batch* batch, const c10::Error&
                             fields_text(*batch))
               : ": use a smaller model or batch, or more GPUs and distributed.shard: full",
         line));
-  if (!batch) throw config_error(fmt::format("{} cannot be created: {}", model, line));
-  const auto is_type = text.find("dtype") != text.npos || text.find("scalar type") != text.npos;
-  throw config_error(
-      fmt::format("{} fails for a batch of {}: {}{}", model, fields_text(*batch), line,
-                  is_type ? "; the dataset or the model must convert one of them" : ""));
+  if (!batch) throw config_error(fmt::format("{} fails: {}", model, line));
+  throw config_error(fmt::format("{} fails for a batch of {}: {}{}", model, fields_text(*batch),
+                                 line, hint_of(text)));
 }
 
 void verify_outputs(std::string_view model, const Batch& batch, const Outputs& outputs,
@@ -113,6 +138,16 @@ void verify_outputs(std::string_view model, const Batch& batch, const Outputs& o
       "batch, a differentiable floating-point scalar on {}, and as count the number of samples "
       "({})",
       model, fault, fields_text(batch), expected.device.str(), batch.size()));
+}
+
+at::Tensor count_targets(std::string_view title, const Model& model, const Batch& batch) {
+  auto counted = in_model(title, &batch, [&] { return model.count_targets(batch); });
+  if (is_count(counted)) return counted;
+  throw config_error(fmt::format(
+      "{}: count_targets() returned {} for a batch of {}; it must return the number of {}, one "
+      "integer",
+      title, counted.defined() ? layout_text(counted) : "an undefined tensor", fields_text(batch),
+      model.target_name()));
 }
 
 void verify_has_values(std::string_view model, const Model& module) {

@@ -287,9 +287,17 @@ void compute_sharded(World& world, DeferredInit* deferred, const DeferredInit::I
   sharding.publish_weights(world);
 }
 
+void verify_program(const DataSection& data) {
+  if (data.eval.name() == "program" || (data.split.eval && data.train.name() == "program"))
+    throw config_error(
+        "data: the dataset 'program' is for data.train only, without data.split: set data.eval to "
+        "another dataset");
+}
+
 }  // namespace
 
 PreparedRun prepare_data(const RunConfig& config, const RankEnv& ranks) {
+  verify_program(config.data);
   auto run = prepare_without_data(config, ranks);
   run.data = build_datasets(config.data.train, config.data.eval, config.data.split);
   if (config.data.mix.is_on())

@@ -1,5 +1,7 @@
 #include "trainer/prepared/run_hooks.h"
 
+#include <algorithm>
+
 #include "trainer/config/run_length.h"
 #include "trainer/metrics/step_profile.h"
 #include "trainer/prepared/prepared_run.h"
@@ -22,6 +24,13 @@ std::vector<std::shared_ptr<Hook>> build_hooks(const PreparedRun& run) {
     hooks.push_back(std::make_shared<StepProfile>(train.profile, run.ranks.rank));
   hooks.insert(hooks.end(), run.program_hooks.begin(), run.program_hooks.end());
   return hooks;
+}
+
+std::string_view name_of_hook(const PreparedRun& run, const Hook& hook) {
+  const auto& parts = run.config.train.hooks.parts();
+  for (size_t i = 0; i < std::min(parts.size(), run.hooks.size()); ++i)
+    if (run.hooks[i].get() == &hook) return parts[i].name();
+  return {};
 }
 
 }  // namespace lockstep::trainer

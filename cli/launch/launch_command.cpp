@@ -241,8 +241,8 @@ tracking::EndFact end_of(const launch::LaunchReport& report) {
   return fact;
 }
 
-// No directory is kept for an input error that the console has shown in full, nor for a start that
-// created no run.
+// No directory of the last attempt is kept for an input error that the console has shown in full, nor for
+// a start that created no run.
 bool is_discardable(const launch::LaunchReport& report, const LaunchArguments& arguments,
                     const launch::LaunchOptions& options) {
   if (!report.cause() || !options.tee.shows_everything(options.num_workers)) return false;

@@ -145,7 +145,7 @@ dashboard::DashboardOptions dashboard_options(const cxxopts::ParseResult& parsed
 int ui_command(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);
   if (argc > 1 && words[1] == "token") return ui_token_command({words.begin() + 1, words.end()});
-  if (argc > 1 && wants_help({words.begin() + 1, words.end()})) {
+  if (wants_help({argv + 1, argv + argc})) {
     fmt::print("{}", kUiHelp);
     return 0;
   }

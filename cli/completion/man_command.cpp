@@ -104,7 +104,7 @@ std::string man_page(const std::string& name) {
 
 int man_command(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
-  if (!words.empty() && wants_help(words)) {
+  if (wants_help(words)) {
     fmt::print("{}", kManHelp);
     return 0;
   }

@@ -66,7 +66,7 @@ constexpr int kMaxStoreTimeout = 3600;  // seconds
 
 int doctor_command(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);
-  if (wants_help(words)) {
+  if (wants_help({argv + 1, argv + argc})) {
     fmt::print("{}", kDoctorHelp);
     return 0;
   }

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <future>
@@ -21,6 +20,7 @@
 #include "core/printable.h"
 #include "core/system/descriptor_limit.h"
 #include "core/system/durable_file.h"
+#include "core/trimmed.h"
 #include "dashboard/server/dashboard_server.h"
 #include "dashboard/server/http_guard.h"
 #include "launch/signal_watch.h"
@@ -69,8 +69,8 @@ std::string read_token(const std::string& path) {
   if ((info.st_mode & 077) != 0)
     throw config_error(
         fmt::format("--token-file {}: others can read it; chmod 600 {}", path, path));
-  auto token = read_file(path, kMaxTokenFileLength);
-  while (!token.empty() && std::isspace(static_cast<unsigned char>(token.back()))) token.pop_back();
+  const auto text = read_file(path, kMaxTokenFileLength);
+  const std::string token(trimmed(text, " \t\r\n"));
   if (token.size() < kMinTokenLength)
     throw config_error(
         fmt::format("--token-file {}: token is too short; expected at least {} characters", path,

@@ -5,9 +5,9 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 
+#include "core/lower_case.h"
 #include "core/system/file_descriptor.h"
 #include "core/system/full_io.h"
 #include "lockstep/error.h"
@@ -161,12 +161,6 @@ size_t visit_lines(const std::string& bytes, const Visit& visit) {
   for (size_t end = 0; (end = bytes.find('\n', begin)) != std::string::npos; begin = end + 1)
     if (!visit(begin, final_line(bytes.substr(begin, end - begin)))) return end + 1;
   return begin;
-}
-
-std::string lower_case(std::string text) {
-  std::ranges::transform(text, text.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 
+#include "core/lower_case.h"
 #include "core/printable.h"
 #include "lockstep/error.h"
 #include "tracking/artifacts/sha256.h"
@@ -55,8 +55,7 @@ std::string host_without_port(const std::string& host) {
   } else if (std::ranges::count(name, ':') == 1) {
     name.resize(name.find(':'));
   }
-  std::ranges::transform(name, name.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  name = lower_case(std::move(name));
   if (name.ends_with('.')) name.pop_back();
   return name;
 }

@@ -46,7 +46,7 @@ def test_the_first_different_step_is_found(job, trained):
     assert ended.out.endswith("verify: different at step 20; the checkpoints before it are bit-identical\n")
 
 
-def test_a_comparison_that_is_killed_is_no_result(job):
+def test_a_comparison_that_is_killed_has_no_result(job):
     run = job.train("train.max_steps=2", "checkpoint.every=1 steps", "checkpoint.keep_last=9")
     programs = job.directory / "bin"
     programs.mkdir()

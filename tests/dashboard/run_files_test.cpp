@@ -150,7 +150,8 @@ TEST_CASE("console: ranks of nodes with different numbers of ranks, and with spa
     expected = {2, 3};
   }
   catalog::NameTable names;
-  catalog::RunLogs logs(root.path(), names, nullptr);
+  catalog::ColumnSpool spool({root.path()});
+  catalog::RunLogs logs(root.path(), names, &spool);
   logs.catch_up();
   std::vector<int> ranks;
   for (const auto& stream : console_streams(logs)) ranks.push_back(stream.rank);

@@ -92,9 +92,8 @@ std::vector<std::string> all_values(const cxxopts::ParseResult& parsed, const st
 }
 
 bool wants_help(const std::vector<std::string>& words) {
-  return std::ranges::any_of(words, [](const std::string& word) {
-    return word == "--help" || word == "-h" || word == "help";
-  });
+  const auto asks = [](const std::string& word) { return word == "--help" || word == "-h"; };
+  return std::ranges::any_of(words, asks) || (!words.empty() && words.front() == "help");
 }
 
 Error missing_command(const std::string& program, const std::vector<std::string>& valid) {

@@ -23,6 +23,7 @@ std::string problem_of(const cxxopts::exceptions::exception& error);
 // The values of a repeatable option, in the order given.
 std::vector<std::string> all_values(const cxxopts::ParseResult& parsed, const std::string& name);
 
+// `words`: without the name of the command. `help` counts only as the first one: others may be values.
 bool wants_help(const std::vector<std::string>& words);
 
 // For a `program` such as "lockstep runs" that was called without one of its commands.

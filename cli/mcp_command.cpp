@@ -68,7 +68,7 @@ void serve_input(dashboard::McpServer& server) {
 
 int mcp_command(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);
-  if (argc > 1 && wants_help({words.begin() + 1, words.end()})) {
+  if (wants_help({argv + 1, argv + argc})) {
     fmt::print("{}", kMcpHelp);
     return 0;
   }

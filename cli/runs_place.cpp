@@ -29,9 +29,8 @@ constexpr std::string_view kDirOption = "--dir";
 // Each path on each server has its own.
 fs::path directory_of_copy(const std::string& path) {
   constexpr size_t kDigits = 16;
-  tracking::Sha256 sum;
-  sum.add(path + "\n" + tracking::server_of_bucket(path));
-  const auto name = "lockstep/runs/" + sum.hex().substr(0, kDigits);
+  const auto sum = tracking::sha256_of(path + "\n" + tracking::server_of_bucket(path));
+  const auto name = "lockstep/runs/" + sum.substr(0, kDigits);
   if (const auto cache = environment("XDG_CACHE_HOME")) return fs::path(*cache) / name;
   if (const auto home = environment("HOME")) return fs::path(*home) / ".cache" / name;
   throw config_error("--dir: set HOME or XDG_CACHE_HOME, for the copy of the runs of a bucket");

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <future>
@@ -21,6 +20,7 @@
 #include "core/printable.h"
 #include "core/system/descriptor_limit.h"
 #include "core/system/durable_file.h"
+#include "core/trimmed.h"
 #include "dashboard/server/dashboard_server.h"
 #include "dashboard/server/http_guard.h"
 #include "launch/signal_watch.h"
@@ -69,8 +69,8 @@ std::string read_token(const std::string& path) {
   if ((info.st_mode & 077) != 0)
     throw config_error(
         fmt::format("--token-file {}: others can read it; chmod 600 {}", path, path));
-  auto token = read_file(path, kMaxTokenFileLength);
-  while (!token.empty() && std::isspace(static_cast<unsigned char>(token.back()))) token.pop_back();
+  const auto text = read_file(path, kMaxTokenFileLength);
+  const std::string token(trimmed(text, " \t\r\n"));
   if (token.size() < kMinTokenLength)
     throw config_error(
         fmt::format("--token-file {}: token is too short; expected at least {} characters", path,
@@ -145,7 +145,7 @@ dashboard::DashboardOptions dashboard_options(const cxxopts::ParseResult& parsed
 int ui_command(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);
   if (argc > 1 && words[1] == "token") return ui_token_command({words.begin() + 1, words.end()});
-  if (argc > 1 && wants_help({words.begin() + 1, words.end()})) {
+  if (wants_help({argv + 1, argv + argc})) {
     fmt::print("{}", kUiHelp);
     return 0;
   }

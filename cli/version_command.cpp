@@ -44,7 +44,7 @@ std::filesystem::path arrow_next_to_torch() {
 
 int version_command(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);
-  if (argc > 1 && wants_help(words)) {
+  if (wants_help({argv + 1, argv + argc})) {
     fmt::print("{}", kVersionHelp);
     return 0;
   }

@@ -1,9 +1,7 @@
 // `lockstep completion SHELL`, and `lockstep complete`, which the scripts of all shells call.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
-#include <filesystem>
 
 #include "cli/command_words.h"
 #include "cli/commands.h"
@@ -11,11 +9,10 @@
 #include "cli/trainer_program.h"
 #include "core/printable.h"
 #include "lockstep/error.h"
+#include "tracking/runs/run_directory.h"
 
 namespace lockstep::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kCompletionHelp =
     R"(lockstep completion: print a completion script for a shell
@@ -108,23 +105,11 @@ complete -c lockstep -f -a '(__lockstep_complete)'
 complete -c lockstep-trainer -f -a '(__lockstep_complete)'
 )";
 
-constexpr size_t kMaxRuns = 10'000;
-
 std::vector<Completion> command_completions() {
   std::vector<Completion> found;
   for (const auto& command : listed_commands()) found.push_back({command.name, command.help});
   for (const char* option : {"--help", "--version", "--torch"}) found.push_back({option, ""});
   return found;
-}
-
-std::vector<std::string> run_ids_in(const std::string& runs) {
-  std::vector<std::string> ids;
-  std::error_code error;
-  for (fs::directory_iterator entry(runs, error), end; entry != end; entry.increment(error))
-    if (ids.size() < kMaxRuns && fs::exists(entry->path() / "run.json", error))
-      ids.push_back(entry->path().filename().string());
-  std::ranges::sort(ids, std::greater());  // newest first: ids end with the time
-  return ids;
 }
 
 std::vector<RunFileKey> keys_of_run_file() {
@@ -140,7 +125,7 @@ int complete_command(int argc, char** argv) {
   if (words.size() > 2 && words.front() == "--torch") words.erase(words.begin(), words.begin() + 2);
   const CompletionSources sources = {.commands = command_completions,
                                      .help = read_help,
-                                     .run_ids = run_ids_in,
+                                     .run_ids = tracking::run_ids_in,
                                      .keys = keys_of_run_file};
   for (const auto& completion : complete(words, sources))
     fmt::print("{}\t{}\n", printable(completion.word, 400), printable(completion.help, 200));

@@ -9,9 +9,6 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr std::chrono::seconds kHelpTimeout{20};
-constexpr const char* kRunFileKeys = "\nKeys of a run file:\n";
-
 // "  -n, --nproc-per-node N   text", "      --json   text", or an option alone on its line.
 void read_option(const std::string& line, HelpPage& page) {
   static const std::regex pattern(

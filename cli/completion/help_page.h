@@ -1,10 +1,15 @@
 // What a command says with --help, as data: for completion and man pages.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
 namespace lockstep::cli {
+
+inline constexpr std::chrono::seconds kHelpTimeout{20};
+// After the options, in the help of the trainer.
+inline constexpr const char* kRunFileKeys = "\nKeys of a run file:\n";
 
 struct HelpOption {
   std::string name;   // "--dir", or "-n"

@@ -26,9 +26,6 @@ COMMAND is a command of lockstep, 'trainer', 'data' or 'run-file' (default: lock
 one: lockstep man launch | man -l -
 )";
 
-constexpr const char* kTrainerKeys = "\nKeys of a run file:\n";
-constexpr std::chrono::seconds kManTimeout{20};
-
 // Text as it is, for troff.
 std::string verbatim(const std::string& text) {
   std::string page = ".nf\n";
@@ -63,7 +60,7 @@ std::string page_of(const std::string& name, int section, const std::string& hel
 }
 
 std::string trainer_help() {
-  auto text = trainer_output({"--help"}, kManTimeout);
+  auto text = trainer_output({"--help"}, kHelpTimeout);
   if (text.empty())
     throw environment_error("lockstep man: 'lockstep-trainer --help' fails: see lockstep version");
   return text;
@@ -71,24 +68,24 @@ std::string trainer_help() {
 
 std::string man_page(const std::string& name) {
   if (name.empty()) {
-    const auto text = dashboard::program_output({own_program(), "--help"}, kManTimeout);
+    const auto text = dashboard::program_output({own_program(), "--help"}, kHelpTimeout);
     return page_of("lockstep", 1, "distributed training with LibTorch", text);
   }
   if (name == "trainer") {
     const auto text = trainer_help();
     return page_of("lockstep-trainer", 1, "one rank of a training",
-                   text.substr(0, text.find(kTrainerKeys)));
+                   text.substr(0, text.find(kRunFileKeys)));
   }
   if (name == "run-file") {
     const auto text = trainer_help();
-    const auto keys = text.find(kTrainerKeys);
+    const auto keys = text.find(kRunFileKeys);
     return page_of("lockstep-run-file", 5, "keys of a run file",
                    keys == std::string::npos ? "" : text.substr(keys + 1));
   }
   if (name == "data") {
     const auto program = own_program() + "-data";
     return page_of("lockstep-data", 1, "tokenizers and token files from texts",
-                   dashboard::program_output({program, "--help"}, kManTimeout));
+                   dashboard::program_output({program, "--help"}, kHelpTimeout));
   }
   std::vector<std::string> names = {"trainer", "data", "run-file"};
   for (const auto& command : listed_commands()) {
@@ -104,7 +101,7 @@ std::string man_page(const std::string& name) {
 
 int man_command(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
-  if (!words.empty() && wants_help(words)) {
+  if (wants_help(words)) {
     fmt::print("{}", kManHelp);
     return 0;
   }

@@ -48,7 +48,7 @@ constexpr int kMaxStoreTimeout = 3600;  // seconds
 // `lockstep doctor s3://...`. The trainer does it, which has the client of object stores.
 [[noreturn]] void check_store(const cxxopts::ParseResult& parsed) {
   const auto path = parsed["path"].as<std::string>();
-  if (path.find("://") == path.npos)
+  if (!is_in_store(path))
     throw config_error(
         fmt::format("lockstep doctor: unexpected argument '{}'; valid: s3://bucket/prefix, "
                     "https://host/path, hf://datasets/OWNER/NAME",
@@ -66,7 +66,7 @@ constexpr int kMaxStoreTimeout = 3600;  // seconds
 
 int doctor_command(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);
-  if (wants_help(words)) {
+  if (wants_help({argv + 1, argv + argc})) {
     fmt::print("{}", kDoctorHelp);
     return 0;
   }
@@ -82,6 +82,10 @@ int doctor_command(int argc, char** argv) {
         "lockstep doctor: --timeout is for the checks of a bucket; add s3://bucket/prefix");
   const bool as_json = parsed.count("json") > 0;
   const auto runs = parsed["dir"].as<std::string>();
+  if (is_in_store(runs))
+    throw config_error(fmt::format(
+        "lockstep doctor: --dir {0}: expected a directory; to check a bucket: lockstep doctor {0}",
+        printable(runs, 200)));
   std::vector<Finding> findings;
   // The check of shared memory forks, so it precedes those that start threads.
   for (const std::function<Finding()>& run_check : {std::function<Finding()>(check_cores),

@@ -13,12 +13,6 @@ namespace {
 
 constexpr size_t kMaxProgramBytes = 4ull << 30;
 
-std::string digest_of(const std::string& content) {
-  tracking::Sha256 digest;
-  digest.add(content);
-  return digest.hex();
-}
-
 // Run files are compared by content: their paths may differ between nodes.
 bool names_run_file(const std::string& argument) {
   std::error_code error;
@@ -34,7 +28,7 @@ std::vector<launch::Agreement> job_agreements(const LaunchArguments& arguments,
   std::string files, others;
   for (const auto& argument : arguments.rest)
     if (names_run_file(argument))
-      files += digest_of(read_file(argument)) + " ";
+      files += tracking::sha256_of(read_file(argument)) + " ";
     else
       others += (others.empty() ? "" : " ") + argument;
   std::vector<launch::Agreement> agreements = {
@@ -50,14 +44,14 @@ std::vector<launch::Agreement> job_agreements(const LaunchArguments& arguments,
       {"--predict", arguments.predict.value_or("")},
       {"--evaluate", arguments.evaluates ? "given" : ""},
       {"--generate", arguments.generate.value_or("")},
-      {"the run file", files.empty() ? "" : digest_of(files)},
+      {"the run file", files.empty() ? "" : tracking::sha256_of(files)},
       {"the list of overrides and arguments", others}};
   // Two builds of the trainer may compute different bits. A custom program may be a script.
   if (!arguments.program)
-    agreements.push_back(
-        {"the build of lockstep-trainer", digest_of(read_file(program, kMaxProgramBytes))});
+    agreements.push_back({"the build of lockstep-trainer",
+                          tracking::sha256_of(read_file(program, kMaxProgramBytes))});
   for (auto& [what, value] : agreements)  // arguments may be longer than a message
-    if (value.size() > launch::kMaxShownValueLength) value = digest_of(value);
+    if (value.size() > launch::kMaxShownValueLength) value = tracking::sha256_of(value);
   return agreements;
 }
 

@@ -29,6 +29,7 @@
 #include "tracking/log/unix_time.h"
 #include "tracking/runs/end_facts.h"
 #include "tracking/runs/job_run.h"
+#include "tracking/runs/run_directory.h"
 #include "tracking/runs/run_trash.h"
 
 namespace lockstep::cli {
@@ -149,10 +150,7 @@ RunLocation locate_run(const LaunchArguments& arguments) {
 void verify_resumed(const RunLocation& place) {
   std::error_code error;
   if (place.has_mirror || fs::is_directory(place.dir(), error)) return;
-  std::vector<std::string> ids;
-  for (const auto& entry : fs::directory_iterator(place.runs_dir, error))
-    if (fs::exists(entry.path() / "run.json", error)) ids.push_back(entry.path().filename());
-  std::ranges::sort(ids, std::greater());  // the newest of a name first
+  const auto ids = tracking::run_ids_in(place.runs_dir);
   const auto begun = std::ranges::find_if(
       ids, [&](const std::string& id) { return id.starts_with(place.run_id); });
   const auto nearest = begun != ids.end() ? *begun : nearest_name(place.run_id, ids);
@@ -241,8 +239,8 @@ tracking::EndFact end_of(const launch::LaunchReport& report) {
   return fact;
 }
 
-// No directory is kept for an input error that the console has shown in full, nor for a start that
-// created no run.
+// No directory of the last attempt is kept for an input error that the console has shown in full, nor for
+// a start that created no run.
 bool is_discardable(const launch::LaunchReport& report, const LaunchArguments& arguments,
                     const launch::LaunchOptions& options) {
   if (!report.cause() || !options.tee.shows_everything(options.num_workers)) return false;

@@ -93,9 +93,12 @@ std::vector<launch::NodeOrder> make_orders(const LaunchArguments& arguments,
   for (size_t node = 0; node < hosts.size(); ++node) {
     auto& own = orders[node].arguments;
     own.insert(own.end(),
-               {"-n", ranks_of(arguments, hosts[node]), "--node-rank", std::to_string(node), "--"});
+               {"-n", ranks_of(arguments, hosts[node]), "--node-rank", std::to_string(node)});
+    auto rest = arguments.rest.begin();
+    if (!arguments.program) own.push_back(*rest++);  // after "--" it could be taken for a program
+    own.emplace_back("--");
     if (arguments.is_command) own.push_back(*arguments.program);
-    own.insert(own.end(), arguments.rest.begin(), arguments.rest.end());
+    own.insert(own.end(), rest, arguments.rest.end());
   }
   return orders;
 }

@@ -20,7 +20,7 @@ bool has_content(const std::filesystem::path& directory) {
 LaunchLogs::~LaunchLogs() {
   if (keep_) return;
   std::error_code error;
-  for (const auto& directory : claimed_) std::filesystem::remove_all(directory, error);
+  if (!claimed_.empty()) std::filesystem::remove_all(claimed_.back(), error);
   for (const auto& parent : created_)
     std::filesystem::remove(parent, error);  // only if it is empty
 }

@@ -9,8 +9,8 @@ namespace lockstep::cli {
 class LaunchLogs {
  public:
   LaunchLogs() = default;
-  // Unless keep() was called, removes the directories that were claimed, and the parents that were created
-  // for them and are empty: other launches may use the same.
+  // Unless keep() was called, removes the directory of the last attempt, and the parents that were created
+  // for it and are empty: other launches may use the same.
   ~LaunchLogs();
   LaunchLogs(const LaunchLogs&) = delete;
   LaunchLogs& operator=(const LaunchLogs&) = delete;

@@ -1,7 +1,6 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <ctime>
 
 #include "catalog/run_json.h"
@@ -40,15 +39,10 @@ Json rank_json(const catalog::RunEntry& entry) {
 }
 
 Json checkpoints_json(const fs::path& run_dir) {
-  std::vector<std::string> paths;
-  std::error_code error;
-  for (fs::directory_iterator it(tracking::checkpoints_path(run_dir), error), end;
-       !error && it != end; it.increment(error))
-    if (it->is_directory(error) && !it->path().filename().string().starts_with('.'))
-      paths.push_back(it->path().string());
-  std::ranges::sort(paths, [](const auto& a, const auto& b) {
-    return a.size() != b.size() ? a.size() < b.size() : a < b;
-  });
+  auto paths = Json::array();
+  for (const auto& [step, path] :
+       tracking::numbered_directories(tracking::checkpoints_path(run_dir), ""))
+    paths.push_back(path.string());
   return paths;
 }
 

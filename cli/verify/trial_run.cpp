@@ -27,7 +27,7 @@ fs::path checkpoint_of(const fs::path& run, int64_t step) {
 }
 
 // The run as it was at a checkpoint, without copies of large files.
-void link_checkpoint(const fs::path& run, int64_t step, const fs::path& to) {
+void link_checkpoint(const fs::path& run, int64_t step, const fs::path& to) try {
   const auto checkpoint = checkpoint_of(to, step);
   fs::create_directories(checkpoint);
   for (const auto* file : {"run.json", "config.yaml"}) fs::copy_file(run / file, to / file);
@@ -35,10 +35,12 @@ void link_checkpoint(const fs::path& run, int64_t step, const fs::path& to) {
   if (fs::exists(run / kReference)) fs::copy_file(run / kReference, to / kReference);
   for (const auto& entry : fs::directory_iterator(checkpoint_of(run, step)))
     fs::create_hard_link(entry.path(), checkpoint / entry.path().filename());
+} catch (const fs::filesystem_error& error) {
+  throw environment_error(error.what());
 }
 
-// Runs a program until it ends, or until `is_done`: it is stopped then. Returns its exit code, 0 if
-// it was stopped. Throws Environment if this process is asked to stop.
+// Runs a program until it ends, or until `is_done`: it is stopped then. Returns its exit code, as a
+// shell would, 0 if it was stopped. Throws Environment if this process is asked to stop.
 int run_until(const std::string& program, std::vector<std::string> arguments,
               const std::function<bool()>& is_done) {
   launch::SignalWatch signals;
@@ -52,7 +54,8 @@ int run_until(const std::string& program, std::vector<std::string> arguments,
   for (;;) {
     if (const auto end = child.poll_exit()) {
       if (signal) throw environment_error("interrupted");
-      return is_stopping ? 0 : end->code;
+      if (is_stopping) return 0;
+      return end->signal ? 128 + *end->signal : end->code;
     }
     auto request = signals.poll_request();
     ::poll(&request, 1, kPollMs);

@@ -127,7 +127,7 @@ std::optional<int64_t> find_difference(const fs::path& run, const Stretch& stret
 
 int verify_command(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);
-  if (wants_help(words)) {
+  if (wants_help({argv + 1, argv + argc})) {
     fmt::print("{}", kVerifyHelp);
     return 0;
   }

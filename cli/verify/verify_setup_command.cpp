@@ -54,7 +54,7 @@ bool report(const std::string& what, const fs::path& expected, const fs::path& r
 
 int verify_setup_command(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);
-  if (wants_help(words)) {
+  if (wants_help({argv + 1, argv + argc})) {
     fmt::print("{}", kSetupHelp);
     return 0;
   }

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <cctype>
 #include <cmath>
 
+#include "core/lower_case.h"
 #include "core/number_text.h"
 #include "core/printable.h"
 
@@ -18,8 +18,7 @@ bool is_plain_scalar(const ConfigNode& node) {
 // "; write true" for text that other programs accept as true, likewise for false; otherwise empty.
 std::string likely_boolean(const ConfigNode& node) {
   if (node.kind != ConfigNode::Kind::Scalar) return "";
-  auto text = node.scalar;
-  for (auto& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const auto text = lower_case(node.scalar);
   for (const auto* word : {"true", "yes", "on", "y", "1"})
     if (text == word) return "; write true";
   for (const auto* word : {"false", "no", "off", "n", "0"})

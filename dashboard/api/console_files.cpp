@@ -5,11 +5,13 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cctype>
+#include <map>
 
+#include "core/lower_case.h"
 #include "core/system/file_descriptor.h"
 #include "core/system/full_io.h"
 #include "lockstep/error.h"
+#include "tracking/runs/rank_losses.h"
 #include "tracking/runs/run_directory.h"
 
 namespace lockstep::dashboard {
@@ -19,8 +21,56 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxLineLength = 64u << 10, kReadBytes = 1u << 20, kMaxSearchedBytes = 64u << 20;
 
-void add_files(const fs::path& dir, int node, std::vector<ConsoleStream>& streams) {
-  for (const auto& output : tracking::rank_outputs(dir)) {
+struct NodeOutputs {
+  int node = 0;
+  std::vector<tracking::RankOutput> outputs;
+};
+
+std::vector<NodeOutputs> outputs_of_nodes(const fs::path& dir) {
+  std::vector<NodeOutputs> nodes = {{0, tracking::rank_outputs(dir)}};
+  for (const auto& [node, node_dir] : tracking::numbered_directories(dir, "node_"))
+    nodes.push_back({node, tracking::rank_outputs(node_dir)});
+  return nodes;
+}
+
+// The number of processes, by attempt and node.
+using NodeSizes = std::map<std::pair<int, int>, int>;
+
+NodeSizes sizes_of(const std::vector<NodeOutputs>& nodes) {
+  NodeSizes sizes;
+  for (const auto& [node, outputs] : nodes)
+    for (const auto& output : outputs) sizes[{output.attempt, node}] = output.num_ranks;
+  return sizes;
+}
+
+// Of each node, as of the last attempt. The number of ranks is that before any was lost.
+int count_spares(const catalog::RunLogs& logs, const NodeSizes& sizes) {
+  int ranks = 0;
+  for (const auto& loss : tracking::read_rank_losses(logs.run_dir()))
+    ranks = std::max(ranks, loss.before);
+  logs.look([&](const auto& all) {
+    for (const auto& log : all)
+      if (!log->name().is_node) ranks = std::max(ranks, log->summary().info.world_size);
+  });
+  if (ranks == 0 || sizes.empty()) return 0;
+  const auto begin = sizes.lower_bound({sizes.rbegin()->first.first, 0});
+  int processes = 0, nodes = 0;
+  for (auto size = begin; size != sizes.end(); ++size, ++nodes) processes += size->second;
+  return std::max(0, processes - ranks) / nodes;
+}
+
+// A lower node whose files are not here counts like this one.
+int first_rank_of(const NodeSizes& sizes, int attempt, int node, int num_spares) {
+  const auto own = sizes.find({attempt, node});
+  int64_t first = 0, not_here = node;
+  for (auto lower = sizes.lower_bound({attempt, 0}); lower != own; ++lower, --not_here)
+    first += lower->second - num_spares;
+  return static_cast<int>(first + not_here * (own->second - num_spares));
+}
+
+void add_files(const std::vector<tracking::RankOutput>& outputs, int node, const NodeSizes& sizes,
+               int num_spares, std::vector<ConsoleStream>& streams) {
+  for (const auto& output : outputs) {
     const auto& [path, attempt, local_rank, start, num_ranks, is_error] = output;
     struct stat info {};
     if (::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
@@ -32,7 +82,7 @@ void add_files(const fs::path& dir, int node, std::vector<ConsoleStream>& stream
          .node = node,
          .local_rank = local_rank,
          .start = start,
-         .rank = node * num_ranks + local_rank,
+         .rank = first_rank_of(sizes, attempt, node, num_spares) + local_rank,
          .is_error = is_error,
          .bytes = static_cast<uint64_t>(info.st_size),
          .modified = static_cast<double>(info.st_mtim.tv_sec)});
@@ -113,12 +163,6 @@ size_t visit_lines(const std::string& bytes, const Visit& visit) {
   return begin;
 }
 
-std::string lower_case(std::string text) {
-  std::ranges::transform(text, text.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
 }  // namespace
 
 std::vector<ConsoleStream> console_streams(const catalog::RunLogs& logs) {
@@ -126,9 +170,10 @@ std::vector<ConsoleStream> console_streams(const catalog::RunLogs& logs) {
   const auto dir = tracking::logs_path(logs.run_dir());
   std::error_code ignored;
   if (fs::symlink_status(dir, ignored).type() == fs::file_type::directory) {
-    add_files(dir, 0, streams);
-    for (const auto& [node, node_dir] : tracking::numbered_directories(dir, "node_"))
-      add_files(node_dir, node, streams);
+    const auto nodes = outputs_of_nodes(dir);
+    const auto sizes = sizes_of(nodes);
+    const int num_spares = count_spares(logs, sizes);
+    for (const auto& [node, outputs] : nodes) add_files(outputs, node, sizes, num_spares, streams);
   }
   add_recorded(logs, streams);
   return streams;

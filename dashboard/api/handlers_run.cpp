@@ -152,28 +152,21 @@ Json media_json(const catalog::RunSummary& run, const catalog::NameTable& names)
 }
 
 Json checkpoints_json_of(const fs::path& run_dir) {
-  std::vector<std::pair<int64_t, Json>> checkpoints;
-  std::error_code error;
-  for (fs::directory_iterator it(tracking::checkpoints_path(run_dir), error), end;
-       !error && it != end; it.increment(error)) {
-    const auto name = it->path().filename().string();
-    std::error_code ignored;
-    if (name.starts_with('.') || it->symlink_status(ignored).type() != fs::file_type::directory)
-      continue;
+  auto list = Json::array();
+  for (const auto& [step, path] :
+       tracking::numbered_directories(tracking::checkpoints_path(run_dir), "")) {
     bool more = false;
     uint64_t bytes = 0;
     double modified = 0;
-    for (const auto& file : catalog::list_files(it->path(), 10000, more)) {
+    for (const auto& file : catalog::list_files(path, 10000, more)) {
       bytes += file.bytes;
       modified = std::max(modified, file.modified);
     }
-    const auto step = std::strtoll(name.c_str(), nullptr, 10);
-    checkpoints.emplace_back(
-        step, Json{{"name", name}, {"step", step}, {"bytes", bytes}, {"modified", modified}});
+    list.push_back({{"name", path.filename().string()},
+                    {"step", step},
+                    {"bytes", bytes},
+                    {"modified", modified}});
   }
-  std::ranges::sort(checkpoints, {}, [](const auto& checkpoint) { return checkpoint.first; });
-  auto list = Json::array();
-  for (auto& [step, json] : checkpoints) list.push_back(std::move(json));
   return list;
 }
 

@@ -3,23 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <ctime>
 #include <stdexcept>
 
+#include "core/lower_case.h"
 #include "core/number_text.h"
 #include "core/printable.h"
 
 namespace lockstep::dashboard {
 namespace {
-
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 std::optional<double> number_of(std::string_view text) {
   return parse_number<double>(text.substr(text.starts_with('+') ? 1 : 0));
@@ -84,7 +78,7 @@ bool compare_ordered(const T& a, std::string_view op, const T& b) {
 class FieldPredicate {
  public:
   explicit FieldPredicate(FieldComparison comparison)
-      : c_(std::move(comparison)), lower_(lower(c_.text)) {
+      : c_(std::move(comparison)), lower_(lower_case(c_.text)) {
     if (!c_.is_quoted || c_.field.is_time() || c_.field.is_duration()) number_ = number_of(c_.text);
     if (c_.field.is_duration() && !number_) number_ = seconds_of(c_.text);
     if (c_.field.is_time() && !number_) {
@@ -125,7 +119,7 @@ class FieldPredicate {
     std::string text;
     if (const auto* number = std::get_if<double>(&value)) text = fmt::format("{}", *number);
     if (const auto* yes = std::get_if<bool>(&value)) text = *yes ? "true" : "false";
-    if (const auto* string = std::get_if<std::string>(&value)) text = lower(*string);
+    if (const auto* string = std::get_if<std::string>(&value)) text = lower_case(*string);
     return text.find(lower_) != std::string::npos;
   }
   bool compare(double value) const {
@@ -147,10 +141,10 @@ RunPredicate field_predicate(FieldComparison comparison) {
 }
 
 RunPredicate text_predicate(std::string text) {
-  return [pattern = lower(std::move(text))](const catalog::RunSummary& run,
-                                            const catalog::NameTable&) {
+  return [pattern = lower_case(std::move(text))](const catalog::RunSummary& run,
+                                                 const catalog::NameTable&) {
     const auto has = [&](const std::string& field) {
-      return lower(field).find(pattern) != std::string::npos;
+      return lower_case(field).find(pattern) != std::string::npos;
     };
     return has(run.id) || has(run.info.name) || has(run.info.group.value_or("")) ||
            has(run.info.host) || has(run.tags.note) || std::ranges::any_of(run.tags.tags, has);

@@ -138,9 +138,7 @@ std::string add_access_token(const std::filesystem::path& file, const std::strin
     throw config_error(
         fmt::format("{} has a token {} already; remove it first", file.string(), name));
   const auto secret = random_secret();
-  tracking::Sha256 sum;
-  sum.add(secret);
-  token.sha256 = sum.hex();
+  token.sha256 = tracking::sha256_of(secret);
   tokens.push_back(token);
   write_access_tokens(file, tokens);
   return secret;

@@ -7,8 +7,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 
+#include "core/lower_case.h"
 #include "core/printable.h"
 #include "lockstep/error.h"
 #include "tracking/artifacts/sha256.h"
@@ -23,12 +23,6 @@ bool is_equal(const std::string& a, const std::string& b) {
 constexpr const char* kSingleToken = "token";  // the name of that of --token-file
 constexpr const char* kOwner = "owner";        // the name of the session of the link
 constexpr int kSessionSeconds = 30 * 24 * 3600;
-
-std::string sha256_of(const std::string& text) {
-  tracking::Sha256 sum;
-  sum.add(text);
-  return sum.hex();
-}
 
 ApiError forbidden(const std::string& why) { return {403, "forbidden", why}; }
 
@@ -61,8 +55,7 @@ std::string host_without_port(const std::string& host) {
   } else if (std::ranges::count(name, ':') == 1) {
     name.resize(name.find(':'));
   }
-  std::ranges::transform(name, name.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  name = lower_case(std::move(name));
   if (name.ends_with('.')) name.pop_back();
   return name;
 }
@@ -88,7 +81,7 @@ std::optional<Identity> HttpGuard::identity_of(const std::string& token) const {
   if (!rules_.token.empty() && is_equal(token, rules_.token))
     return Identity{.name = kSingleToken, .role = Role::Write};
   if (!rules_.tokens) return std::nullopt;
-  const auto hash = sha256_of(token);
+  const auto hash = tracking::sha256_of(token);
   const auto tokens = rules_.tokens->tokens();
   for (const auto& known : *tokens)
     if (is_equal(hash, known.sha256)) return Identity{.name = known.name, .role = known.role};
@@ -106,7 +99,7 @@ std::optional<AccessToken> HttpGuard::find_name(const std::string& name) const {
 
 // Derived from the hash of the token, so that a session ends with it.
 std::string HttpGuard::session_secret(const AccessToken& token) const {
-  return sha256_of(fmt::format("{}\n{}\n{}", session_, token.name, token.sha256));
+  return tracking::sha256_of(fmt::format("{}\n{}\n{}", session_, token.name, token.sha256));
 }
 
 std::optional<Identity> HttpGuard::session_in(const std::string& cookie) const {

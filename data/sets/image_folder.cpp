@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 
 #include "core/config/nearest_name.h"
+#include "core/lower_case.h"
 #include "core/printable.h"
 #include "core/relative_path_hint.h"
 #include "core/system/durable_file.h"
@@ -41,12 +41,7 @@ void fields(V& v, ImageFolderConfig& c) {
 
 std::string shown(const fs::path& path) { return printable(path.string(), kMaxPathLength); }
 
-std::string ending_of(const fs::path& path) {
-  auto ending = path.extension().string();
-  std::ranges::transform(ending, ending.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return ending;
-}
+std::string ending_of(const fs::path& path) { return lower_case(path.extension().string()); }
 
 // Skips known other file types next to the images; other files are errors, so that no image is
 // skipped silently.

@@ -14,6 +14,7 @@ std::vector<RankView> views_by_rank(const std::map<int, NodeStatus>& by_node) {
   std::vector<RankView> views;
   for (const auto& [node, status] : by_node)
     for (auto view : status.ranks) {
+      view.node_rank = node;
       view.silent_s = status.silent_s;
       views.push_back(std::move(view));
     }
@@ -55,8 +56,10 @@ std::optional<StackRequest> HangDetector::judge(const std::map<int, NodeStatus>&
 
 void HangDetector::explain(LaunchReport& attempt) const {
   attempt.last_step = last_step_;
+  const auto& culprit = hang_.culprit;
   for (auto& worker : attempt.workers)
-    if (hang_.culprit && worker.rank == hang_.culprit->rank) worker.hang = hang_.culprit->text;
+    if (culprit && std::pair(worker.node_rank, worker.pid) == culprit->process)
+      worker.hang = culprit->text;
 }
 
 std::optional<StackRequest> HangDetector::follow(const HangFinding& finding,
@@ -69,7 +72,8 @@ std::optional<StackRequest> HangDetector::follow(const HangFinding& finding,
   if (!finding.is_overdue()) return std::nullopt;
   for (const auto& view : views)
     if (!finding.culprits.empty() && view.progress.rank == finding.culprits.front())
-      hang_.culprit = {view.progress.rank, describe_culprit(view, finding.timeout_s)};
+      hang_.culprit =
+          Culprit{{view.node_rank, view.progress.pid}, describe_culprit(view, finding.timeout_s)};
   if (std::exchange(hang_.is_dumped, true)) return std::nullopt;
   notes_.push_back(fmt::format("error: {}; the waiting ranks give up after {:g} s", hang_.summary,
                                finding.timeout_s));

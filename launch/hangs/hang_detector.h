@@ -30,9 +30,10 @@ class HangDetector : public StatusJudge {
 
  private:
   using Clock = std::chrono::steady_clock;
+  // A process: its rank may change.
   struct Culprit {
-    int rank = 0;
-    std::string text;  // where it was
+    std::pair<int, int64_t> process;  // node, process id
+    std::string text;                 // where it was
   };
   struct Hang {
     std::string key;                   // of the finding; empty: no hang

@@ -15,7 +15,9 @@ struct RankView {
   char process_state = '?';  // as in /proc/<pid>/stat: R, S, D, T (stopped), Z
   std::string bucket;        // parameters of the oldest pending bucket; empty: none
   std::string stacks;        // of its threads, if they were requested
-  double silent_s = 0;       // since the last message of its node; set by the receiver, not sent
+  // Set by the receiver, not sent: its node, and the time since the last message of that.
+  int node_rank = 0;
+  double silent_s = 0;
 
   // Inside a collective, where it waits for others.
   bool is_waiting() const { return progress.in_operation; }

@@ -223,6 +223,7 @@ void fields(V& v, WorkerEnd& end) {
   v("rank", end.rank, 0, kMaxRanks);
   v("local_rank", end.local_rank, 0, kMaxRanks);
   v("node_rank", end.node_rank, 0, kMaxRanks);
+  v.given("pid", end.pid, 0, INT64_MAX);
   v("host", end.host);
   v.given("signal", end.exit.signal, 1, 64);
   if (!end.exit.signal) v("code", end.exit.code, 0, 255);

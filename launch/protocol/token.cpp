@@ -10,6 +10,7 @@
 
 #include "core/system/durable_file.h"
 #include "core/system/file_descriptor.h"
+#include "core/trimmed.h"
 #include "lockstep/error.h"
 #include "lockstep/rank_env.h"
 
@@ -19,14 +20,8 @@ namespace {
 constexpr size_t kMinTokenLength = 16;
 constexpr size_t kMaxTokenFileBytes = 4096;
 
-std::string trimmed(const std::string& text) {
-  const auto first = text.find_first_not_of(" \t\r\n");
-  return first == std::string::npos
-             ? ""
-             : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
-
-std::string verified(const std::string& token, const std::string& where) {
+std::string verified(std::string_view text, const std::string& where) {
+  const std::string token(trimmed(text, " \t\r\n"));
   if (token.size() < kMinTokenLength)
     throw config_error(
         fmt::format("{}: expected a token of at least {} characters; create one with 'lockstep "
@@ -40,7 +35,7 @@ std::string verified(const std::string& token, const std::string& where) {
 std::string read_token(const std::optional<std::filesystem::path>& file) {
   if (!file) {
     const auto token = environment("LOCKSTEP_RDZV_TOKEN");
-    return token ? verified(trimmed(*token), "environment variable LOCKSTEP_RDZV_TOKEN") : "";
+    return token ? verified(*token, "environment variable LOCKSTEP_RDZV_TOKEN") : "";
   }
   const auto where = fmt::format("--rdzv-token-file {}", file->string());
   struct stat status {};
@@ -51,7 +46,7 @@ std::string read_token(const std::optional<std::filesystem::path>& file) {
   if ((status.st_mode & 077) != 0)
     throw config_error(
         fmt::format("{}: readable by other users; run: chmod 600 {}", where, file->string()));
-  return verified(trimmed(read_file(*file, kMaxTokenFileBytes)), where);
+  return verified(read_file(*file, kMaxTokenFileBytes), where);
 }
 
 void make_token_file(const std::filesystem::path& file) {

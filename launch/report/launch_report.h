@@ -18,7 +18,8 @@ namespace lockstep::launch {
 std::optional<int> preempting_signal(const ProcessExit& exit);
 
 struct WorkerEnd {
-  int rank = 0, local_rank = 0, node_rank = 0;
+  int rank = 0, local_rank = 0, node_rank = 0;  // rank: in the first group
+  int64_t pid = 0;
   std::string host;  // empty with one node
   ProcessExit exit;
   // When the launcher detected the exit, microseconds since the epoch.

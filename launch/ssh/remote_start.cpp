@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "core/printable.h"
 #include "core/system/local_address.h"
 #include "launch/rendezvous/node_link.h"
 #include "launch/report/launch_report.h"
@@ -28,18 +29,6 @@ constexpr auto kJobExitTimeout = std::chrono::seconds(20);
 constexpr milliseconds kFlushTime{2000};
 constexpr int kLostPeer = static_cast<int>(ErrorKind::Environment);
 
-// Quoted for the shell of the host.
-std::string quoted(const std::string& text) {
-  std::string result = "'";
-  for (const char c : text) {
-    if (c == '\'')
-      result += "'\\''";
-    else
-      result += c;
-  }
-  return result + "'";
-}
-
 std::vector<std::string> command_for(const Host& host, const RemoteLaunch& launch) {
   if (is_this_host(host)) return {launch.own_program, "launch-node"};
   auto command = launch.ssh;  // the user's options come first and take precedence
@@ -48,7 +37,7 @@ std::vector<std::string> command_for(const Host& host, const RemoteLaunch& launc
     command.emplace_back(option);
   if (host.port) command.insert(command.end(), {"-p", std::to_string(*host.port)});
   if (host.user) command.insert(command.end(), {"-l", *host.user});
-  command.insert(command.end(), {"--", host.name, quoted(launch.program) + " launch-node"});
+  command.insert(command.end(), {"--", host.name, shell_word(launch.program) + " launch-node"});
   return command;
 }
 

@@ -50,6 +50,7 @@ struct GroupWorker {
       progress_memory.is_open() ? std::make_unique<ProgressPage>(progress_memory.get())
                                 : std::make_unique<ProgressPage>();
   std::optional<ChildProcess> process;
+  int64_t pid = 0;  // of the process; remains when it is reaped
   std::optional<ProcessExit> exit;
   int64_t exit_time_us = 0;
   bool is_lost = false;    // it was killed, and the others may continue

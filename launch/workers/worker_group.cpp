@@ -115,6 +115,7 @@ void WorkerGroup::start(Worker& worker, const MasterSocket& master) {
                              .inherited_fds = inherited};
   worker.restarts.begin_attempt(Clock::now());
   worker.process.emplace(options_.parked ? options_.parked->start(command) : ChildProcess(command));
+  worker.pid = worker.process->pid();
 }
 
 std::vector<WatchedWorker> WorkerGroup::watched() {
@@ -305,6 +306,7 @@ WorkerEnd WorkerGroup::describe(const Worker& worker) const {
   WorkerEnd end{.rank = worker.rank,
                 .local_rank = worker.local_rank,
                 .node_rank = place_.node_rank,
+                .pid = worker.pid,
                 .exit = *worker.exit};
   if (place_.num_nodes > 1) end.host = options_.host;
   end.time_us = worker.exit_time_us;

@@ -125,6 +125,39 @@ TEST_CASE("console: streams of all nodes and attempts, chunks, tails and searche
   CHECK(rest.matches.size() == 9);
 }
 
+TEST_CASE("console: ranks of nodes with different numbers of ranks, and with spares") {
+  const TemporaryDirectory root;
+  fs::create_directories(root / "events");
+  std::vector<int> expected;
+  SECTION("2 and 4 ranks") {
+    for (const auto* rank : {"node_0/attempt_0/0", "node_0/attempt_0/1", "node_1/attempt_0/0",
+                             "node_1/attempt_0/1", "node_1/attempt_0/2", "node_1/attempt_0/3"})
+      write(root / "logs" / rank / "stdout.log", "a\n");
+    expected = {0, 1, 2, 3, 4, 5};
+  }
+  SECTION("a spare of each of two nodes with 2 ranks") {
+    tracking::EventLogWriter log(tracking::event_log_path(root.path(), 0), 64u << 10);
+    log.identity({.id = "run", .name = "run", .job_id = "run", .world_size = 4});
+    log.close();
+    for (const auto* node : {"node_0", "node_1"})
+      for (const auto* rank : {"0", "1", "2"})
+        write(root / "logs" / node / "attempt_3" / rank / "stdout.log", "a\n");
+    expected = {0, 1, 2, 2, 3, 4};  // a spare is named like a further rank of its node
+  }
+  SECTION("the files of the first node are not here") {
+    for (const auto* rank : {"0", "1"})
+      write(root / "logs" / "node_1" / "attempt_0" / rank / "stdout.log", "a\n");
+    expected = {2, 3};
+  }
+  catalog::NameTable names;
+  catalog::ColumnSpool spool({root.path()});
+  catalog::RunLogs logs(root.path(), names, &spool);
+  logs.catch_up();
+  std::vector<int> ranks;
+  for (const auto& stream : console_streams(logs)) ranks.push_back(stream.rank);
+  CHECK(ranks == expected);
+}
+
 TEST_CASE("console: output recorded in the event log of a node without local files") {
   const TemporaryDirectory root;
   catalog::NameTable names;

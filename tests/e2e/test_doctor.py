@@ -139,7 +139,11 @@ def test_host_without_loopback_and_with_unresolvable_name(tmp_path):
     assert found["host name"][0] in ("warning", "problem") and "unknown-host-name" in found["host name"][1]
 
 
-@pytest.mark.parametrize("words, text", [(["--dirs", "x"], "dirs"), (["more"], "more")])
+@pytest.mark.parametrize("words, text", [
+    (["--dirs", "x"], "dirs"),
+    (["more"], "more"),
+    (["--dir", "s3://bucket/prefix"], "--dir s3://bucket/prefix: expected a directory; to check a bucket: lockstep doctor s3://bucket/prefix"),
+])
 def test_invalid_arguments(tmp_path, words, text):
     ended = processes.run([LOCKSTEP, "doctor", *words], tmp_path)
     assert ended.code == 78 and text in ended.err and len(ended.err.splitlines()) == 1

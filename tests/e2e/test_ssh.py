@@ -71,6 +71,13 @@ def test_two_hosts_are_bit_identical_to_one(hosts, job):
     assert_same_bits(last_weights(run_dir), last_weights(job.train(STEPS, ranks=4)))
 
 
+def test_a_run_file_with_another_ending(job):
+    run_file = job.file.rename(job.directory / "run.conf")
+    ended = processes.run([LOCKSTEP, "launch", "--hostfile", hostfile(job, "localhost slots=1"), run_file, STEPS], job.directory)
+    assert ended.code == 0, ended.err
+    assert job.list()[0]["state"] == "finished"
+
+
 def test_ssh_configuration_of_the_user_is_used(hosts, job):
     """`first` is defined in ~/.ssh/config; the other line specifies user and port."""
     file = hostfile(job, "first", f"root@127.0.0.3:{hosts.port}")

@@ -1,13 +1,15 @@
 """`lockstep verify` recomputes a stretch of a run and finds the first step whose bits differ."""
 
+import shutil
+
 import pytest
 
 import processes
-from processes import LOCKSTEP
+from processes import LOCKSTEP, TRAINER
 
 
-def verify(job, *words):
-    ended = processes.run([LOCKSTEP, "verify", *words, "--dir", job.runs], job.directory)
+def verify(job, *words, program=LOCKSTEP):
+    ended = processes.run([program, "verify", *words, "--dir", job.runs], job.directory)
     assert not list(job.runs.glob(".verify-*"))
     return ended
 
@@ -42,6 +44,20 @@ def test_the_first_different_step_is_found(job, trained):
     assert ended.code == 1, ended.err
     assert "first: layers." in ended.out
     assert ended.out.endswith("verify: different at step 20; the checkpoints before it are bit-identical\n")
+
+
+def test_a_comparison_that_is_killed_has_no_result(job):
+    run = job.train("train.max_steps=2", "checkpoint.every=1 steps", "checkpoint.keep_last=9")
+    programs = job.directory / "bin"
+    programs.mkdir()
+    shutil.copy(LOCKSTEP, programs)
+    trainer = programs / "lockstep-trainer"
+    trainer.write_text(f'#!/bin/sh\n[ "$1" = --checkpoints ] && kill -KILL $$\nexec \'{TRAINER}\' "$@"\n')
+    trainer.chmod(0o755)
+    ended = verify(job, run.name, program=programs / "lockstep")
+    assert ended.code == 75, ended.err
+    assert ended.err.endswith("the checkpoints cannot be compared, see above\n")
+    assert "identical" not in ended.out
 
 
 def test_checkpoints_at_irregular_steps(job):

@@ -70,11 +70,26 @@ TEST_CASE("hang: a dump is requested before the ranks time out, and the culprit 
   CHECK_THAT(detector.take_notes().back(), StartsWith("error: rank 1 (node1"));
   CHECK_FALSE(detector.judge(hang.by_node()));
   LaunchReport attempt;
-  attempt.workers = {{.rank = 0}, {.rank = 1}};
+  attempt.workers = {{.rank = 0, .pid = 100}, {.rank = 1, .node_rank = 1, .pid = 100}};
   detector.explain(attempt);
   CHECK(attempt.last_step == 119);
   CHECK(attempt.workers[0].hang.empty());
   CHECK_THAT(attempt.workers[1].hang, StartsWith("kept the others waiting until they gave up"));
+}
+
+TEST_CASE("hang: the culprit is kept by its process if the ranks have changed") {
+  HangDetector detector;
+  auto by_node = Hang{.waited_s = 571, .stacks = "    read_batch\n"}.by_node();
+  by_node[1].ranks[0].progress.pid = 30;  // was rank 2, until rank 1 was lost
+  for (int i = 0; i < 2; ++i) detector.judge(by_node);
+  LaunchReport attempt;
+  attempt.workers = {{.rank = 0, .pid = 100},
+                     {.rank = 1, .node_rank = 1, .pid = 20},
+                     {.rank = 2, .node_rank = 1, .pid = 30}};
+  detector.explain(attempt);
+  CHECK(attempt.workers[0].hang.empty());
+  CHECK(attempt.workers[1].hang.empty());
+  CHECK_THAT(attempt.workers[2].hang, StartsWith("kept the others waiting until they gave up"));
 }
 
 TEST_CASE("hang: it is reported when the ranks continue, and a new attempt resets the state") {

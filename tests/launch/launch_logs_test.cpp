@@ -63,6 +63,16 @@ TEST_CASE("lockstep launch: a rejected launch removes its own logs only") {
   CHECK(shell.text("logs/attempt_1/0/stdout.log") == "other\n");
 }
 
+TEST_CASE("lockstep launch: an attempt that is rejected leaves the logs of earlier ones") {
+  Shell shell;
+  shell.write("worker.sh", "[ -e again ] && exit 78\necho first\n>again\nkill -KILL $$\n");
+  const auto result = shell.lockstep(
+      "launch --max-restarts 1 --restart-delay 0s --log-dir logs --program sh -- worker.sh");
+  CHECK(result.exit_code == 78);
+  CHECK(shell.text("logs/attempt_0/0/stdout.log") == "first\n");
+  CHECK_FALSE(shell.has("logs/attempt_1"));
+}
+
 TEST_CASE(
     "lockstep launch: output that the console could not show is kept, and a note says where") {
   Shell shell;

@@ -79,7 +79,7 @@ TEST_CASE("messages: the outline of a job whose ranks failed alike blames none o
 
 TEST_CASE("messages: encoding and decoding round-trip") {
   LaunchReport report{.world_size = 4};
-  report.workers.push_back({.rank = 3, .local_rank = 1, .node_rank = 1, .host = "beta"});
+  report.workers.push_back({.rank = 3, .local_rank = 1, .node_rank = 1, .pid = 7, .host = "beta"});
   report.workers.back().exit.signal = 9;
   const auto node = [](const NodeMessage& message) {
     const auto content = encode(message);

@@ -271,9 +271,18 @@ TEST_CASE("runs: bad input is one Config error that lists valid values") {
                     "there is no runs directory at '/no/such': train first, or set --dir");
 }
 
+TEST_CASE("runs: a value that is 'help' does not ask for help") {
+  Lab lab;
+  add_job(lab.path(), "mnist-1", kMain, 1, 1700000000);
+  CHECK(Json::parse(lab({"tag", "mnist-1", "--note", "help", "--json"}))["note"] == "help");
+}
+
 TEST_CASE("runs: help lists every command") {
   std::ostringstream out;
   CHECK(cli::run_runs_command({"--help"}, out, out) == 0);
+  std::ostringstream same;
+  CHECK(cli::run_runs_command({"help"}, same, same) == 0);
+  CHECK(same.str() == out.str());
   CHECK_THROWS_WITH(cli::run_runs_command({}, out, out),
                     "lockstep runs: a command is missing; valid: list, show, compare, export, "
                     "watch, tag, stop, delete, gc");

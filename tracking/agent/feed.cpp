@@ -59,9 +59,8 @@ struct CountValues {
 std::string digest_of(const Json& destination) {
   constexpr size_t kShownDigits = 12;
   if (destination.is_null()) return "default";
-  Sha256 sum;
-  sum.add(destination.dump(-1, ' ', false, Json::error_handler_t::replace));
-  return sum.hex().substr(0, kShownDigits);
+  return sha256_of(destination.dump(-1, ' ', false, Json::error_handler_t::replace))
+      .substr(0, kShownDigits);
 }
 
 std::optional<Moment> moment_of(const Record& record) {

@@ -30,6 +30,12 @@ std::string Sha256::hex() {
   return text;
 }
 
+std::string sha256_of(std::string_view bytes) {
+  Sha256 sum;
+  sum.add(bytes);
+  return sum.hex();
+}
+
 bool is_sha256(std::string_view text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }

@@ -1,4 +1,4 @@
-// Incremental SHA-256.
+// SHA-256, also incremental.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,10 @@ class Sha256 {
   std::unique_ptr<evp_md_ctx_st, Free> context_;
 };
 
-// Whether `text` has the form that hex() returns.
+// 64 lowercase hex digits.
+std::string sha256_of(std::string_view bytes);
+
+// Whether `text` has that form.
 bool is_sha256(std::string_view text);
 
 }  // namespace lockstep::tracking

@@ -34,12 +34,6 @@ RunReceiver::Request request_of(const std::string& id) {
   return {.run = id, .sender = kBucketSender};
 }
 
-std::string checksum_of(const std::string& bytes) {
-  Sha256 sum;
-  sum.add(bytes);
-  return sum.hex();
-}
-
 bool fits_any(const std::string& id, const std::vector<std::string>& ids) {
   return ids.empty() || std::ranges::any_of(ids, [&](const auto& wanted) {
            return id.starts_with(wanted) || wanted.starts_with(id);
@@ -243,7 +237,7 @@ void BucketRuns::fetch_files(const std::string& id, const Run& run, const Json& 
     // The receiver keeps tags of this machine.
     std::error_code error;
     if (name == "tags.json") fs::remove(directory_ / id / name, error);
-    receiver_->put_file(request_of(id), name, bytes, checksum_of(bytes));
+    receiver_->put_file(request_of(id), name, bytes, sha256_of(bytes));
   }
 }
 

@@ -23,12 +23,6 @@ std::string message_in(const HttpResponse& response) {
   return message.is_string() ? ": " + printable(message.get<std::string>(), kMaxShownMessage) : "";
 }
 
-std::string sum_of_bytes(const std::string& bytes) {
-  Sha256 sum;
-  sum.add(bytes);
-  return sum.hex();
-}
-
 }  // namespace
 
 CollectorSender::CollectorSender(const std::filesystem::path& run_dir,
@@ -75,11 +69,11 @@ std::vector<std::string> CollectorSender::remote_files() {
 // The collector keeps its own tags.
 bool CollectorSender::has_file(const std::string& name, const std::string& bytes) {
   const auto sum = remote().find(name);
-  return sum != remote().end() && (name == "tags.json" || sum->second == sum_of_bytes(bytes));
+  return sum != remote().end() && (name == "tags.json" || sum->second == sha256_of(bytes));
 }
 
 void CollectorSender::put_file(const std::string& name, const std::string& bytes) {
-  const auto sum = sum_of_bytes(bytes);
+  const auto sum = sha256_of(bytes);
   require(client_.put(fmt::format("{}/files/{}?sha256={}", path_, percent_encoded(name, true), sum),
                       bytes, kBytesType));
   remote()[name] = sum;

@@ -30,12 +30,6 @@ constexpr auto kWatchEvery = std::chrono::seconds(1);
 constexpr const char* kNewRunPrefix = ".receiving-";
 constexpr const char* kStoreFolder = "artifacts";  // in a directory of runs; not a run
 
-std::string sha256_of(std::string_view bytes) {
-  Sha256 sum;
-  sum.add(bytes);
-  return sum.hex();
-}
-
 bool is_folder(const fs::path& path) {
   std::error_code ignored;
   return fs::symlink_status(path, ignored).type() == fs::file_type::directory;

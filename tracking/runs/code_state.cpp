@@ -60,9 +60,7 @@ std::optional<CodeState> current_code_state(const GitCall& call, const std::stop
   state.problem = std::move(diff.problem);
   if (!state.problem.empty()) return state;
   if (find_invalid_utf8(state.diff) != std::string::npos) state.note = kAlteredDiff;
-  Sha256 sum;
-  sum.add(state.diff);
-  state.sha256 = sum.hex();
+  state.sha256 = sha256_of(state.diff);
   count_lines(state);
   return state;
 }

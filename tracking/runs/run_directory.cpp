@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <functional>
 #include <vector>
 
 #include "core/bounded_json.h"
@@ -124,6 +125,15 @@ std::vector<RankOutput> rank_outputs(const fs::path& logs) {
     }
   }
   return outputs;
+}
+
+std::vector<std::string> run_ids_in(const fs::path& runs) {
+  std::vector<std::string> ids;
+  std::error_code error, ignored;
+  for (fs::directory_iterator it(runs, error), end; !error && it != end; it.increment(error))
+    if (fs::exists(job_path(it->path()), ignored)) ids.push_back(it->path().filename().string());
+  std::ranges::sort(ids, std::greater());
+  return ids;
 }
 
 std::optional<RunInfo> read_job(const fs::path& run_dir) {

@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -49,6 +50,9 @@ struct RankOutput {
 };
 // Of all attempts. `logs`: the directory of one node.
 std::vector<RankOutput> rank_outputs(const std::filesystem::path& logs);
+
+// Ids of the runs in a directory, the newest of a name first: ids end with the time.
+std::vector<std::string> run_ids_in(const std::filesystem::path& runs);
 
 // The content of run.json, or nullopt if it does not exist or is invalid.
 std::optional<RunInfo> read_job(const std::filesystem::path& run_dir);

@@ -24,15 +24,9 @@ namespace {
 const RunReceiver::Request kRun{.run = "mnist-1", .sender = "ada"};
 const std::string kLog = "rank-00000.lsev";
 
-std::string sum_of(const std::string& bytes) {
-  Sha256 sum;
-  sum.add(bytes);
-  return sum.hex();
-}
-
 void put(RunReceiver& receiver, const RunReceiver::Request& request, const std::string& name,
          const std::string& bytes) {
-  receiver.put_file(request, name, bytes, sum_of(bytes));
+  receiver.put_file(request, name, bytes, sha256_of(bytes));
 }
 
 // The status of the refusal; 200 if there is none.
@@ -126,8 +120,8 @@ TEST_CASE("receiver: files are replaced as a whole and checked") {
   CHECK(read_file(r.run / "run.json") == R"({"id": "mnist-1", "name": "x"})");
   const auto sums = r.receiver.files(kRun);
   CHECK(sums.size() == 3);
-  CHECK(sums.at("ends/trainer-00001.json") == sum_of("{}"));
-  CHECK(status_of([&] { r.receiver.put_file(kRun, "run.json", "{}", sum_of("{ }")); }) == 422);
+  CHECK(sums.at("ends/trainer-00001.json") == sha256_of("{}"));
+  CHECK(status_of([&] { r.receiver.put_file(kRun, "run.json", "{}", sha256_of("{ }")); }) == 422);
   // Content that a program could load if it is named as a plugin.
   CHECK(status_of([&] {
           put(r.receiver, kRun, "data.json",

@@ -23,16 +23,10 @@ const std::string kPatch =
     "+++ added\n"
     "+more\n";
 
-std::string sum_of(const std::string& text) {
-  Sha256 sum;
-  sum.add(text);
-  return sum.hex();
-}
-
 CodeState changed(const std::string& diff) {
   return {.git = {.commit = std::string(40, 'a'), .branch = "main"},
           .diff = diff,
-          .sha256 = sum_of(diff)};
+          .sha256 = sha256_of(diff)};
 }
 
 }  // namespace
@@ -49,11 +43,11 @@ TEST_CASE("code state: what was written is read, with the numbers of changed lin
   const auto state = read_code_state(lab / "a");
   REQUIRE(state);
   CHECK(state->diff == kPatch);
-  CHECK(describe_changes(*state) == "1 file, +2 -1 lines (" + sum_of(kPatch).substr(0, 8) + ")");
+  CHECK(describe_changes(*state) == "1 file, +2 -1 lines (" + sha256_of(kPatch).substr(0, 8) + ")");
   CHECK(lab({"show", "a", "--diff"}) == kPatch);
   CHECK(lab.json({"show", "a"})["code"] == Json{{"commit", std::string(40, 'a')},
                                                 {"branch", "main"},
-                                                {"sha256", sum_of(kPatch)},
+                                                {"sha256", sha256_of(kPatch)},
                                                 {"files", 1},
                                                 {"added", 2},
                                                 {"removed", 1}});

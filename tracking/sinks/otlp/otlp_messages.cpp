@@ -83,11 +83,7 @@ std::string otlp_metric_name(std::string_view name) {
   return text;
 }
 
-std::string otlp_uid(std::string_view content) {
-  Sha256 digest;
-  digest.add(content);
-  return digest.hex().substr(0, kUidDigits);
-}
+std::string otlp_uid(std::string_view content) { return sha256_of(content).substr(0, kUidDigits); }
 
 // SeverityNumber
 int otlp_severity(TextLevel level) {
@@ -176,9 +172,7 @@ std::string OtlpMetrics::digest_of(const Point& point) const {
   content.bytes(1, series_[point.series].key);
   content.float64(2, point.time);
   content.float64(3, point.value);
-  Sha256 digest;
-  digest.add(content.view());
-  return digest.hex().substr(0, kPointDigits);
+  return sha256_of(content.view()).substr(0, kPointDigits);
 }
 
 std::vector<std::string> OtlpMetrics::digests(size_t first, size_t count) const {

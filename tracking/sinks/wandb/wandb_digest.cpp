@@ -8,7 +8,6 @@
 #include <memory>
 
 #include "lockstep/error.h"
-#include "tracking/artifacts/sha256.h"
 
 namespace lockstep::tracking {
 namespace {
@@ -17,12 +16,6 @@ namespace {
 void check_md5(int result) { check(result == 1, "OpenSSL cannot compute MD5"); }
 
 }  // namespace
-
-std::string sha256_text(std::string_view content) {
-  Sha256 sum;
-  sum.add(content);
-  return sum.hex();
-}
 
 std::string md5_base64(const std::filesystem::path& file) {
   std::ifstream input(file, std::ios::binary);

@@ -3,12 +3,8 @@
 
 #include <filesystem>
 #include <string>
-#include <string_view>
 
 namespace lockstep::tracking {
-
-// SHA-256 as 64 hexadecimal digits.
-std::string sha256_text(std::string_view content);
 
 // MD5 of a file's content in base64. Throws Environment if it cannot be read.
 std::string md5_base64(const std::filesystem::path& file);

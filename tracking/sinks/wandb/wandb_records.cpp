@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "lockstep/version.h"
-#include "tracking/sinks/wandb/wandb_digest.h"
+#include "tracking/artifacts/sha256.h"
 #include "tracking/sinks/wandb/wandb_text.h"
 
 namespace lockstep::tracking {
@@ -209,7 +209,7 @@ ProtobufWriter wandb_artifact(const WandbArtifact& artifact) {
 }
 
 std::string wandb_client_id(const std::string& text) {
-  return sha256_text(text + "/0") + sha256_text(text + "/1");  // 64 hexadecimal digits each
+  return sha256_of(text + "/0") + sha256_of(text + "/1");  // 64 hexadecimal digits each
 }
 
 }  // namespace lockstep::tracking

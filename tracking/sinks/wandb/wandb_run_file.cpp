@@ -10,9 +10,9 @@
 
 #include "core/system/durable_file.h"
 #include "lockstep/error.h"
+#include "tracking/artifacts/sha256.h"
 #include "tracking/log/clip_type.h"
 #include "tracking/log/system_metric.h"
-#include "tracking/sinks/wandb/wandb_digest.h"
 #include "tracking/sinks/wandb/wandb_text.h"
 
 namespace lockstep::tracking {
@@ -141,7 +141,7 @@ void WandbRunFile::store(const std::string& path, const std::string& content) {
 }
 
 void WandbRunFile::image(const Image& image) {
-  const auto digest = sha256_text(image.png);
+  const auto digest = sha256_of(image.png);
   const auto path = media_path("images", image.at.name, digest, ".png");
   store(path, image.png);
   Json json = {{"_type", "image-file"}, {"sha256", digest}, {"size", image.png.size()},
@@ -154,7 +154,7 @@ void WandbRunFile::image(const Image& image) {
 void WandbRunFile::clip(const Clip& clip) {
   const auto* type = find_clip_type(clip.type);
   if (!type) return;
-  const auto digest = sha256_text(clip.bytes);
+  const auto digest = sha256_of(clip.bytes);
   const auto [folder, file_type] = kWandbClips.at(static_cast<size_t>(type->kind));
   const auto path = media_path(folder, clip.at.name, digest, std::string(type->ending).c_str());
   store(path, clip.bytes);
@@ -166,7 +166,7 @@ void WandbRunFile::clip(const Clip& clip) {
 
 void WandbRunFile::table(const Table& table) {
   const auto content = wandb_json({{"columns", table.columns}, {"data", table.rows}});
-  const auto digest = sha256_text(content);
+  const auto digest = sha256_of(content);
   const auto path = media_path("table", table.at.name, digest, ".table.json");
   store(path, content);
   value(table.at, wandb_json({{"_type", "table-file"},

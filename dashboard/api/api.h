@@ -67,6 +67,8 @@ struct Dashboard {
   bool token = false;   // whether a token is required
   // The JSON Schema of run files, or "" if unavailable. Not called concurrently.
   std::function<std::string()> schema;
+  // Limits of one report and of one response with curves; lower in tests.
+  size_t max_report_bytes = 512u << 20, max_series_points = 4'000'000;
 };
 
 // Handles any request below /api/, except events and login. Errors become error responses.

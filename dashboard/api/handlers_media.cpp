@@ -89,13 +89,12 @@ TextLevel parse_level(const std::string& name) {
   throw bad_request("level: expected debug, info, warning or error");
 }
 
-// Those before the parameter `before`, the newest first.
+// Those after the newest `offset`, the newest first.
 std::vector<PlacedRecord> newest_records(const catalog::RunLogs& logs, Dashboard& dashboard,
                                          const ApiRequest& request,
                                          catalog::RecordPlace::Kind kind) {
   auto records = requested_records(logs, dashboard.catalog.names(), request, kind);
-  if (const auto before = request.number("before"))
-    std::erase_if(records, [&](const auto& record) { return record.place.time >= *before; });
+  records.resize(records.size() - request.count("offset", 0, records.size()));
   std::ranges::reverse(records);
   return records;
 }

@@ -103,8 +103,9 @@ void append_points(std::string& text, const std::vector<double>& values,
   catalog::append_numbers(text, selected);
 }
 
-void append_series(std::string& text, const CurveName& name, catalog::Curve& curve,
-                   catalog::CurveAxis axis, const PointRange& range) {
+// Returns the number of points.
+size_t append_series(std::string& text, const CurveName& name, catalog::Curve& curve,
+                     catalog::CurveAxis axis, const PointRange& range) {
   order_by(curve, axis);
   const auto& x = axis_of(curve, axis);
   const auto sample = downsample(x, curve.value, range);
@@ -130,6 +131,7 @@ void append_series(std::string& text, const CurveName& name, catalog::Curve& cur
     append_points(text, curve.smooth, sample.points);
   }
   text += '}';
+  return sample.points.size();
 }
 
 void append_counts(std::string& text, const char* name, const auto& values) {
@@ -265,12 +267,18 @@ ApiResponse get_series(Dashboard& dashboard, const ApiRequest& request) {
     throw bad_request("smooth: expected a number between 0 and 1, exclusive");
   std::string text = fmt::format("{{\"x\":\"{}\",\"series\":[", axis_name(axis));
   bool first = true;
+  size_t num_points = 0;
   for (const auto& name : requested_curves(dashboard, request, kMaxCurves)) {
     auto curve = read_curve(dashboard, name, parts_for(axis));
     if (weight) add_smooth(curve, *weight);
     if (!first) text += ',';
     first = false;
-    append_series(text, name, curve, axis, range);
+    num_points += append_series(text, name, curve, axis, range);
+    if (num_points > dashboard.max_series_points)
+      throw ApiError(413, "too_large",
+                     fmt::format("the response would have more than {} points: request fewer "
+                                 "curves, or fewer points",
+                                 dashboard.max_series_points));
   }
   return {.body = text + "]}"};
 }

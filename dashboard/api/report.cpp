@@ -10,6 +10,7 @@
 #include "dashboard/api/handlers.h"
 #include "dashboard/curves/curve_order.h"
 #include "dashboard/curves/downsampling.h"
+#include "lockstep/error.h"
 #include "lockstep/version.h"
 #include "tracking/log/unix_time.h"
 
@@ -22,6 +23,14 @@ constexpr size_t kReportHistograms = 50, kReportMedia = 50, kReportRows = 2000, 
 // Console output: the last lines of each stream, and the bytes of a run.
 constexpr size_t kReportLines = 200, kReportLineBytes = 64u << 10, kReportConsoleBytes = 1u << 20;
 constexpr std::string_view kDataPlaceholder = "__LOCKSTEP_DATA__";
+
+// Called after each addition to a part of the report, so that no part becomes much larger.
+void require_size(const Dashboard& dashboard, size_t bytes) {
+  if (bytes > dashboard.max_report_bytes)
+    throw ApiError(413, "too_large",
+                   fmt::format("the report would exceed {} MiB: select fewer runs",
+                               dashboard.max_report_bytes >> 20));
+}
 
 // Appends a curve with all axes, downsampled by step.
 void append_report_curve(std::string& text, const std::string& run, const catalog::LogIndex& log,
@@ -61,6 +70,7 @@ std::string series_of(Dashboard& dashboard, const std::vector<catalog::RunSnapsh
           if (text.size() > 1) text += ',';
           append_report_curve(text, run->id, *log, metric.name,
                               dashboard.catalog.names().text(metric.name));
+          require_size(dashboard, text.size());
         }
       }
     });
@@ -87,6 +97,7 @@ std::string bands_of(Dashboard& dashboard, const std::vector<catalog::RunSnapsho
       text += "{\"run\":";
       catalog::append_text(text, run->id);
       text += ',' + body.substr(begin + 1, body.size() - begin - 3);
+      require_size(dashboard, text.size());
     }
   }
   return text + "]";
@@ -109,6 +120,7 @@ std::string base64(const std::string& bytes) {
 
 Json images_of(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs) {
   auto images = Json::array();
+  size_t bytes = 0;
   for (const auto& run : runs) {
     ApiRequest request;
     request.params = {{"limit", std::to_string(kReportImages)}};
@@ -117,6 +129,8 @@ Json images_of(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& ru
       const auto file = fmt::format("{}.png", item["at"].get<uint64_t>());
       const auto png =
           get_image(dashboard, {request, run, {"images", item["source"].get<std::string>(), file}});
+      bytes += png.body.size() / 3 * 4;
+      require_size(dashboard, bytes);
       item["run"] = run->id;
       item["url"] = "data:image/png;base64," + base64(png.body);
       images.push_back(std::move(item));
@@ -135,6 +149,7 @@ void append_response(Dashboard& dashboard, std::string& list, const std::string&
   list += "{\"run\":";
   catalog::append_text(list, run);
   list += ',' + more + response.body.substr(1);
+  require_size(dashboard, list.size());
 }
 
 // Rank by step, for the metrics named rank/*.
@@ -231,24 +246,17 @@ void add_console(Dashboard& dashboard, const catalog::RunSummary& run, Json& det
 }
 
 // Escapes '<', so that the JSON cannot end its script element.
-std::string escape_tags(const std::string& json) {
-  std::string text;
-  text.reserve(json.size() + json.size() / 64);
+void append_escaped(std::string& html, const std::string& json) {
+  html.reserve(html.size() + json.size() + json.size() / 64);
   for (const char c : json) {
     if (c == '<')
-      text += "\\u003c";
+      html += "\\u003c";
     else
-      text += c;
+      html += c;
   }
-  return text;
 }
 
-}  // namespace
-
-std::string report_html(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs) {
-  const auto html_template = report_template();
-  const auto place = html_template.find(kDataPlaceholder);
-  if (place == std::string_view::npos) throw not_found("this build has no report template");
+std::string report_data(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs) {
   std::string details = "[";
   auto console = Json::array();
   for (const auto& run : runs) {
@@ -256,21 +264,46 @@ std::string report_html(Dashboard& dashboard, const std::vector<catalog::RunSnap
     add_console(dashboard, *run, head, console);
     if (details.size() > 1) details += ',';
     details += run_detail(head, *run, dashboard.catalog.names());
+    require_size(dashboard, details.size());
   }
   std::string data = "{\"exported\":";
   catalog::append_number(data, tracking::unix_now());
   data += ",\"version\":" + catalog::to_text(kVersion) + ",\"runs\":" + details + ']';
-  data += ",\"series\":" + series_of(dashboard, runs) + ",\"bands\":" + bands_of(dashboard, runs);
-  data += ",\"heatmaps\":" + heatmaps_of(dashboard, runs);
-  data += ",\"histograms\":" + media_of(dashboard, runs, catalog::MediaTotals::Kind::Histogram);
-  data += ",\"tables\":" + media_of(dashboard, runs, catalog::MediaTotals::Kind::Table);
-  data += ",\"texts\":" + texts_of(dashboard, runs) + ",\"console\":" + catalog::to_text(console);
-  data += ",\"images\":" + catalog::to_text(images_of(dashboard, runs)) + ",\"compare\":";
-  data += runs.size() > 1 ? catalog::to_text(comparison(dashboard, runs)) : "null";
+  const auto add = [&](const char* name, const std::string& json) {
+    data += fmt::format(",\"{}\":", name);
+    data += json;
+    require_size(dashboard, data.size());
+  };
+  add("series", series_of(dashboard, runs));
+  add("bands", bands_of(dashboard, runs));
+  add("heatmaps", heatmaps_of(dashboard, runs));
+  add("histograms", media_of(dashboard, runs, catalog::MediaTotals::Kind::Histogram));
+  add("tables", media_of(dashboard, runs, catalog::MediaTotals::Kind::Table));
+  add("texts", texts_of(dashboard, runs));
+  add("console", catalog::to_text(console));
+  add("images", catalog::to_text(images_of(dashboard, runs)));
+  add("compare", runs.size() > 1 ? catalog::to_text(comparison(dashboard, runs)) : "null");
   data += '}';
+  return data;
+}
+
+std::string make_report(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs) {
+  const auto html_template = report_template();
+  const auto place = html_template.find(kDataPlaceholder);
+  if (place == std::string_view::npos) throw not_found("this build has no report template");
   std::string html(html_template.substr(0, place));
-  html += escape_tags(data);
+  append_escaped(html, report_data(dashboard, runs));
   return html.append(html_template.substr(place + kDataPlaceholder.size()));
+}
+
+}  // namespace
+
+std::string report_html(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs) {
+  try {
+    return make_report(dashboard, runs);
+  } catch (const ApiError& error) {
+    throw config_error(error.what());
+  }
 }
 
 ApiResponse get_report(Dashboard& dashboard, const ApiRequest& request) {
@@ -281,7 +314,7 @@ ApiResponse get_report(Dashboard& dashboard, const ApiRequest& request) {
           fmt::format("expected 1 to {} runs for a report, got {}", kReportRuns, runs.size()));
     const auto name = runs.size() == 1 ? runs.front()->id : "comparison";
     return {.type = "text/html; charset=utf-8",
-            .body = report_html(dashboard, runs),
+            .body = make_report(dashboard, runs),
             .download = name + ".html"};
   } catch (const ApiError& error) {
     return error.response();

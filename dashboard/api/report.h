@@ -7,7 +7,7 @@
 
 namespace lockstep::dashboard {
 
-// The front end with the data of the runs inlined. Throws ApiError and Error.
+// The front end with the data of the runs inlined. Throws Error.
 std::string report_html(Dashboard& dashboard, const std::vector<catalog::RunSnapshot>& runs);
 
 // GET /api/report.html.

@@ -85,7 +85,7 @@ class FieldPredicate {
       number_ = date_of(c_.text);
       if (const auto age = number_ ? std::nullopt : seconds_of(c_.text)) number_ = c_.now - *age;
     }
-    const bool ordered = c_.op != "=" && c_.op != "!=" && c_.op != "~" && c_.op != "!~";
+    const bool ordered = c_.op.starts_with('<') || c_.op.starts_with('>');
     const bool times = c_.field.is_time() || c_.field.is_duration();
     if (!number_ && times)
       throw std::invalid_argument(
@@ -110,9 +110,10 @@ class FieldPredicate {
     if (c_.op == "~" || c_.op == "!~") return contains(value);
     if (const auto* number = std::get_if<double>(&value)) return number_ && compare(*number);
     if (const auto* yes = std::get_if<bool>(&value))
-      return (c_.op == "=" || c_.op == "!=") && lower_ == (*yes ? "true" : "false");
+      return is_equality() && lower_ == (*yes ? "true" : "false");
     const auto& text = std::get<std::string>(value);
-    if (c_.op == "=" || c_.op == "!=") return matches_glob(text, c_.text);
+    if (c_.op == "==") return text == c_.text;
+    if (is_equality()) return matches_glob(text, c_.text);
     return compare_ordered(text, c_.op, c_.text);
   }
   bool contains(const FieldContent& value) const {
@@ -124,10 +125,10 @@ class FieldPredicate {
   }
   bool compare(double value) const {
     const auto other = *number_;
-    if (c_.op == "=" || c_.op == "!=")
-      return value == other || (std::isnan(value) && std::isnan(other));
+    if (is_equality()) return value == other || (std::isnan(value) && std::isnan(other));
     return compare_ordered(value, c_.op, other);
   }
+  bool is_equality() const { return c_.op == "=" || c_.op == "==" || c_.op == "!="; }
 
   FieldComparison c_;
   std::string lower_;

@@ -12,7 +12,7 @@ using RunPredicate = std::function<bool(const catalog::RunSummary&, const catalo
 
 struct FieldComparison {
   RunField field;
-  std::string op;    // = != < <= > >= ~ !~
+  std::string op;    // = == != < <= > >= ~ !~
   std::string text;  // the right-hand side, as written
   double now = 0;    // unix seconds; ages are relative to it
   bool is_quoted = false;

@@ -72,7 +72,7 @@ class FilterScanner {
     for (const auto* op : {"!=", "!~", "<=", ">=", "==", "=", "<", ">", "~"}) {
       if (!text_.substr(at_).starts_with(op)) continue;
       at_ += std::string_view(op).size();
-      return add(FilterToken::Kind::Operator, std::string_view(op) == "==" ? "=" : op);
+      return add(FilterToken::Kind::Operator, op);
     }
     throw FilterError(fmt::format("'{}' is not an operator", printable(text_.substr(at_, 1))),
                       at_ + 1);

@@ -143,11 +143,6 @@ Json get(Dashboard& dashboard, const std::string& path, const Params& params = {
   throw config_error(message);
 }
 
-// The id of a run from its id or a unique prefix, as in `lockstep runs`. Throws Config.
-std::string run_id(Dashboard& dashboard, const std::string& given) {
-  return catalog::find_run_directory(dashboard.catalog.directory(), given).filename().string();
-}
-
 // After a start, lists would be incomplete. If it takes longer, "indexing" of the response says so.
 void wait_until_read(const catalog::RunCatalog& catalog) {
   const auto until = Clock::now() + kReadTimeout;
@@ -157,6 +152,21 @@ void wait_until_read(const catalog::RunCatalog& catalog) {
     if (progress.done == progress.total) return;
     catalog.wait(number, std::chrono::milliseconds(100));
   }
+}
+
+// The id of a run from its id or a unique prefix, as in `lockstep runs`. Throws Config.
+std::string run_id(Dashboard& dashboard, const std::string& given) {
+  auto& catalog = dashboard.catalog;
+  if (catalog.find(given)) return given;
+  const auto progress = catalog.progress();
+  if (progress.done == progress.total && !given.empty()) {
+    std::vector<std::string> ids;
+    for (const auto& run : catalog.all())
+      if (run->id.starts_with(given)) ids.push_back(run->id);
+    if (ids.size() == 1) return ids.front();
+  }
+  // Also finds ids of ranks and paths, but reads the logs of all runs.
+  return catalog::find_run_directory(catalog.directory(), given).filename().string();
 }
 
 // The rows of the list of metrics whose name contains `text`.

@@ -32,6 +32,11 @@ struct SampleRuns {
 
 class SampleServer {
  public:
+  explicit SampleServer(catalog::CatalogReading reading = catalog::CatalogReading::All)
+      : catalog_(runs_.directory.path(), spool_, reading) {}
+
+  std::filesystem::path run_directory(const std::string& id) const { return runs_.directory / id; }
+
   // The answer to a message; null if there is none.
   Json answer(const std::string& message) const {
     const auto text = server_.answer(message);
@@ -70,7 +75,7 @@ class SampleServer {
  private:
   SampleRuns runs_;
   catalog::ColumnSpool spool_{{runs_.directory.path()}};
-  catalog::RunCatalog catalog_{runs_.directory.path(), spool_};
+  catalog::RunCatalog catalog_;
   Dashboard dashboard_{.catalog = catalog_, .actions = false, .schema = {}};
   McpServer server_{mcp_tools(dashboard_), "sample"};
 };
@@ -245,6 +250,16 @@ TEST_CASE("mcp: tools return what the API returns") {
 
   CHECK(sample.content("list_alerts")["alerts"][0]["title"] == "nan");
   CHECK(sample.content("list_alerts", {{"run", "other-2"}})["alerts"].empty());
+}
+
+TEST_CASE("mcp: the logs of a run that was read are not read again to find its id") {
+  const SampleServer sample(catalog::CatalogReading::OnRequest);
+  for (const char* id : {"mnist-1", "other-2"}) {
+    CHECK(sample.content("list_alerts", {{"run", id}})["alerts"].is_array());
+    std::filesystem::remove_all(sample.run_directory(id));
+  }
+  CHECK(sample.content("list_alerts", {{"run", "mnist-1"}})["alerts"][0]["title"] == "nan");
+  CHECK(sample.content("list_alerts", {{"run", "mnist"}})["alerts"][0]["title"] == "nan");
 }
 
 TEST_CASE("mcp: wrong arguments are one clear line") {

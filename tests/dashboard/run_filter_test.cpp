@@ -116,6 +116,23 @@ TEST_CASE("filter: fields, numbers, strings and patterns") {
   }
 }
 
+TEST_CASE("filter: == compares texts exactly, and other values like =") {
+  SampleRun sample;
+  sample.run.info.group = "sweep-*";
+  for (const char* text :
+       {"group == \"sweep-*\"", "exit == 78", "config.train.amp == true", "train/loss == nan"}) {
+    INFO(text);
+    CHECK(sample.matches(text));
+  }
+  sample.run.info.group = "sweep-3";
+  CHECK(sample.matches("group = \"sweep-*\""));
+  for (const char* text : {"group == \"sweep-*\"", "group == SWEEP-3", "exit == 7"}) {
+    INFO(text);
+    CHECK_FALSE(sample.matches(text));
+  }
+  CHECK(column_of_error("created == yesterday") == 12);
+}
+
 TEST_CASE("filter: a missing field satisfies only != and !~") {
   const SampleRun sample;
   CHECK(sample.matches("config.nothing != 1"));

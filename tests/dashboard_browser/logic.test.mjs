@@ -683,3 +683,69 @@ test("rows with the columns x, y and z are points; those that are not finite are
   const { projection, kept } = page.pointsOf(rows, columns);
   assert.deepEqual([kept, projection.scores.map((score) => [...score])], [[0, 3], [[1, 7], [2, 8], [3, 9]]]);
 });
+
+globalThis.location ??= { hash: "" };
+globalThis.addEventListener ??= () => {};
+const live = await compiled("runs/rows.ts", "store.ts", "data/http.ts");
+const serverInfo = async () => ({ seq: 0, indexing: { done: 1, total: 1 } });
+const turn = () => new Promise(setImmediate);
+
+test("a page of the table that could not be loaded is requested again after the next change, and not before", async () => {
+  let requests = 0;
+  const runs = async () => {
+    if (++requests === 1) throw new Error("unreachable");
+    return { matching: 1, runs: [{ id: "a" }] };
+  };
+  await live.initialize({ live: false, server: serverInfo, runs });
+  const rows = new live.Rows();
+  const errors = [];
+  rows.onError = (error) => errors.push(error.message);
+  const section = { group: null, filter: "", count: 1, open: true };
+  rows.reset([section], "-created", []);
+  for (let i = 0; i < 3; i++) {
+    assert.equal(rows.row(0).run, null);
+    await turn();
+  }
+  assert.deepEqual([requests, errors], [1, ["unreachable"]]);
+  rows.reset([section], "-created", []);
+  rows.row(0);
+  await turn();
+  assert.equal(rows.row(0).run.id, "a");
+  assert.equal(requests, 2);
+});
+
+test("the filter of a group selects its own runs: texts with an asterisk, numbers that are not finite", () => {
+  const groups = [["a*", "a*"], ["ab", "ab"], ["A*", "A*"], ['say "a"\\', 'say "a"\\'], ["nan", NaN], ["inf", Infinity], ["-inf", -Infinity], [0.1, 0.1], [true, true], [null, undefined]];
+  for (const [value, own] of groups) {
+    const matches = page.parseFilter(live.groupFilter("", "config.a", value), (run) => (run === undefined ? [] : [run]), 0);
+    assert.deepEqual(groups.map(([, run]) => run).filter(matches), [own], `${value}`);
+  }
+});
+
+test("a run that is created again is not shown as deleted", async () => {
+  let apply;
+  await live.initialize({ live: true, server: serverInfo, watch: (_, onChanges) => (apply = onChanges) });
+  const change = (runs, removed) => {
+    apply({ seq: 1, runs: runs.map((id) => ({ id, version: 1 })), removed, indexing: { done: 1, total: 1 }, reset: false });
+    return [...live.removed.value];
+  };
+  assert.deepEqual(change([], ["a", "b"]), ["a", "b"]);
+  assert.deepEqual(change(["a"], []), ["b"]);
+  assert.deepEqual(change(["c"], ["c"]), ["b"]);
+});
+
+test("the newest images are requested in pages, and the page knows whether there are earlier ones", async (context) => {
+  const requested = [];
+  context.mock.method(globalThis, "fetch", async (url) => {
+    const query = new URL(url, "http://localhost").searchParams;
+    const [offset, limit] = [Number(query.get("offset")), Number(query.get("limit"))];
+    requested.push([offset, limit]);
+    const items = Array.from({ length: 450 }, (_, at) => ({ at })).slice(offset, offset + limit);
+    return Response.json({ items, more: offset + limit < 450 });
+  });
+  const first = await live.http.images("a", "digits", 200);
+  assert.deepEqual([first.items.length, first.more, requested], [200, true, [[0, 200]]]);
+  const all = await live.http.images("a", "digits", 800);
+  assert.deepEqual([all.items.map(({ at }) => at), all.more], [Array.from({ length: 450 }, (_, at) => at), false]);
+  assert.deepEqual(requested.slice(1), [[0, 200], [200, 200], [400, 200]]);
+});

@@ -237,7 +237,9 @@ test("a page of another site can neither read nor write", async () => {
 test("beyond loopback, the page requires the token and does not store it", async () => {
   const file = join(directory, "token");
   writeFileSync(file, `${TOKEN}\n`, { mode: 0o600 });
-  const ticket = await link("--host", "0.0.0.0", "--token-file", file);
+  const tokens = join(directory, "tokens");
+  const sender = run(LOCKSTEP, "ui", "token", "add", "node-1", "--role", "send", "--tokens", tokens).trim();
+  const ticket = await link("--host", "0.0.0.0", "--token-file", file, "--tokens", tokens);
   const page = await open(ticket.origin);
   await page.getByRole("heading", { name: "Sign in" }).waitFor();
   await page.evaluate(axe);
@@ -246,6 +248,9 @@ test("beyond loopback, the page requires the token and does not store it", async
   await page.getByLabel("Token").fill("not the token");
   await page.keyboard.press("Enter");
   await page.getByRole("alert").filter({ hasText: "Invalid token." }).waitFor();
+  await page.getByLabel("Token").fill(sender);
+  await page.keyboard.press("Enter");
+  await page.getByRole("alert").filter({ hasText: "this token may only send runs" }).waitFor();
   assert.equal(await page.getByText("gallery").count(), 0);
   await page.getByLabel("Token").fill(TOKEN);
   await page.getByRole("button", { name: "Sign in" }).click();

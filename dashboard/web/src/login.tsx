@@ -1,17 +1,16 @@
 // The login form of a server that requires a token.
 import { useState } from "preact/hooks";
+import { request } from "./data/request";
+import { ApiError } from "./data/source";
 import { Wordmark } from "./parts/icons";
 
 export function Login({ onDone }: { onDone: () => void }) {
   const [token, setToken] = useState("");
   const [error, setError] = useState("");
-  const submit = async (event: Event) => {
+  const submit = (event: Event) => {
     event.preventDefault();
-    const response = await fetch("/api/login", {
-      method: "POST", body: JSON.stringify({ token }), headers: { "Content-Type": "application/json", "X-Lockstep-Request": "1" },
-    }).catch(() => null);
-    if (response?.ok) onDone();
-    else setError(response ? "Invalid token." : "Cannot reach the server.");
+    request("login", {}, { method: "POST", json: { token } }).then(onDone, (reason: Error) =>
+      setError(reason instanceof ApiError && reason.code === "unauthorized" ? "Invalid token." : reason.message));
   };
   return (
     <main class="empty">

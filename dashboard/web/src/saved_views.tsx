@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import type { SavedView } from "./data/source";
 import { moment } from "./format";
 import { Icon } from "./parts/icons";
-import { Popover, toast } from "./parts/overlay";
+import { copyText, Popover, toast } from "./parts/overlay";
 import { server, source, useAsync } from "./store";
 
 export function SavedViews() {
@@ -27,15 +27,6 @@ function Panel({ close }: { close: () => void }) {
       toast((error as Error).message, true);
     }
   };
-  const copy = async () => {
-    try {
-      await navigator.clipboard.writeText(location.href);
-      toast("Copied");
-    } catch {
-      toast(location.href);
-    }
-    close();
-  };
   return (
     <div class="saved-views">
       {canEdit && (
@@ -52,7 +43,7 @@ function Panel({ close }: { close: () => void }) {
           </li>
         ))}</ul>
       ) : views && <p class="hint">A view is everything that you see: filter, columns, axes, selections, zoom, expressions and pins.</p>}
-      <button type="button" class="button quiet mini" onClick={() => void copy()}><Icon name="link" size={13} />Copy link to this view</button>
+      <button type="button" class="button quiet mini" onClick={() => void copyText(location.href).then(close)}><Icon name="link" size={13} />Copy link to this view</button>
     </div>
   );
 }

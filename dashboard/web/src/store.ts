@@ -33,7 +33,11 @@ function applyChanges(changes: Changes) {
     if (changes.reset) for (const id of next.keys()) next.set(id, Date.now());
     versions.value = next;
   }
-  if (changes.removed.length > 0) removed.value = new Set([...removed.value, ...changes.removed]);
+  if (changes.removed.length > 0 || changes.runs.some((run) => removed.value.has(run.id))) {
+    const next = new Set([...removed.value, ...changes.removed]);
+    for (const run of changes.runs) next.delete(run.id); // created again
+    removed.value = next;
+  }
   if (changes.runs.length > 0 || changes.removed.length > 0 || changes.reset) tick.value++;
 }
 

@@ -26,7 +26,7 @@ function tokenize(text: string): Token[] {
     const [, quoted, symbol, operator, word] = found;
     if (quoted !== undefined) tokens.push({ kind: "text", text: quoted.slice(1, -1).replace(/\\(.)/gs, "$1"), column });
     else if (symbol) tokens.push({ kind: "symbol", text: symbol, column });
-    else if (operator) tokens.push({ kind: "operator", text: operator === "==" ? "=" : operator, column });
+    else if (operator) tokens.push({ kind: "operator", text: operator, column });
     else tokens.push({ kind: "word", text: word!, column });
     at = TOKEN.lastIndex;
   }
@@ -76,13 +76,14 @@ function comparison<R>(of: FieldOf<R>, field: string, op: string, word: Token, n
   if (number === null && (isTime || isDuration)) fail(`expected a ${isTime ? 'time such as 2026-11-21, "2026-11-21 06:03" or 7d' : "duration such as 90, 2h or 3d"}, got '${word.text}'`, word.column);
   if (number === null && ["<", "<=", ">", ">="].includes(op) && !isQuoted) fail(`expected a number, got '${word.text}'`, word.column);
   const lower = word.text.toLowerCase();
+  const isEquality = ["=", "==", "!="].includes(op);
   const ordered = <T extends number | string>(a: T, b: T) => (op === "<" ? a < b : op === "<=" ? a <= b : op === ">" ? a > b : a >= b);
   const holds = (value: number | boolean | string): boolean => {
     if (op === "~" || op === "!~") return (typeof value === "number" ? serverFormat(value) : String(value).toLowerCase()).includes(lower);
-    if (typeof value === "boolean") return (op === "=" || op === "!=") && lower === String(value);
-    if (typeof value === "string") return op === "=" || op === "!=" ? matchesGlob(value, word.text) : ordered(value, word.text);
+    if (typeof value === "boolean") return isEquality && lower === String(value);
+    if (typeof value === "string") return op === "==" ? value === word.text : isEquality ? matchesGlob(value, word.text) : ordered(value, word.text);
     if (number === null) return false;
-    return op === "=" || op === "!=" ? value === number || (Number.isNaN(value) && Number.isNaN(number)) : ordered(value, number);
+    return isEquality ? value === number || (Number.isNaN(value) && Number.isNaN(number)) : ordered(value, number);
   };
   return op.startsWith("!") ? (run) => !of(run, field).some(holds) : (run) => of(run, field).some(holds);
 }
@@ -181,8 +182,8 @@ export function compares(filter: string, field: string, value: string): boolean 
 /** The runs that match a valid filter and a condition. */
 export const both = (filter: string, condition: string): string => (filter.trim() ? `(${filter}) and ${condition}` : condition);
 
-/** A value as a literal of the filter language. */
+/** A value as a literal of the filter language: with quotes, except numbers, also those that are texts in a response. */
 export function quoted(value: unknown): string {
-  if (typeof value === "number" || typeof value === "boolean") return String(value);
+  if (typeof value === "number" || typeof value === "boolean" || value === "nan" || value === "inf" || value === "-inf") return String(value);
   return `"${String(value).replace(/[\\"]/g, "\\$&")}"`;
 }

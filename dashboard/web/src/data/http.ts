@@ -2,7 +2,7 @@
 import { toNumber, type WireNumber } from "../format";
 import { apiUrl, request } from "./request";
 import { watch } from "./events";
-import type { Band, BandQuery, Curve, CurveQuery, DataSource, RunChoice } from "./source";
+import type { Band, BandQuery, Curve, CurveQuery, DataSource, Newest, RunChoice } from "./source";
 
 const at = (id: string) => `runs/${encodeURIComponent(id)}`;
 const pathOf = (path: string) => path.split("/").map(encodeURIComponent).join("/");
@@ -113,6 +113,18 @@ async function sendBands(query: BandQuery, metrics: string[]): Promise<Map<strin
 const curves = new Batch<CurveQuery, Curve[]>(sendCurves, () => [], ({ runs }) => (Array.isArray(runs) ? 6 : Math.max(1, Math.min(6, Math.floor(500 / runs.created.size)))));
 const bands = new Batch<BandQuery, Band | null>(sendBands, () => null);
 
+/** The newest images or files of a name, in responses of at most 200. */
+async function newest<T>(path: string, name: string, count: number): Promise<Newest<T>> {
+  const items: T[] = [];
+  let more = true;
+  for (let offset = 0; offset < count && more; offset += 200) {
+    const page = await request<Newest<T>>(path, { name, offset, limit: Math.min(200, count - offset) });
+    items.push(...page.items);
+    more = page.more;
+  }
+  return { items, more };
+}
+
 const chosen = (runs: RunChoice) => (Array.isArray(runs) ? { run: runs } : runs);
 
 export const http: DataSource = {
@@ -126,8 +138,8 @@ export const http: DataSource = {
   curves: (query) => curves.get(query),
   band: (query) => bands.get(query),
   heatmap: (run, metric, range, columns) => request("heatmap", { run, metric, from: range?.[0], to: range?.[1], columns }),
-  images: async (run, name) => (await request<{ items: never[] }>(`${at(run)}/images`, { name, limit: 200 })).items,
-  clips: async (run, name) => (await request<{ items: never[] }>(`${at(run)}/clips`, { name, limit: 200 })).items,
+  images: (run, name, count) => newest(`${at(run)}/images`, name, count),
+  clips: (run, name, count) => newest(`${at(run)}/clips`, name, count),
   histograms: async (run, name, source) => (await request<{ items: never[] }>(`${at(run)}/histograms`, { name, source, limit: 200 })).items,
   table: (run, name, version, offset, rows) => request(`${at(run)}/tables`, { name, at: version, offset, rows }),
   texts: async (run) => (await request<{ items: never[] }>(`${at(run)}/texts`, { level: "debug", offset: -500, limit: 500 })).items,

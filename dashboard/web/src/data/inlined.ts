@@ -109,7 +109,7 @@ export function inlined(text: string): DataSource {
     curves: loadCurves,
     band,
     heatmap: async (run, metric) => report.heatmaps.find((map) => map.run === run && map.metric === metric) ?? null,
-    images: async (run, name) => report.images.filter((image) => image.name === name && (image.run === undefined || image.run === run)),
+    images: async (run, name) => ({ items: report.images.filter((image) => image.name === name && (image.run === undefined || image.run === run)), more: false }),
     histograms: async (run, name, from) => report.histograms.find((h) => h.run === run && h.name === name && h.source === from)?.items ?? unavailable("This histogram"),
     table,
     texts: async (run) => report.texts.find((t) => t.run === run)?.items ?? [],

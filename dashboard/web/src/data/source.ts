@@ -138,6 +138,8 @@ export interface Heatmap { metric: string; sources: string[]; from: number; to: 
 export interface ImageItem { source: string; name: string; step: number; time: WireNumber; epoch: WireNumber; at: number; width: number; height: number; caption: string; url: string }
 /** A sound, a video or an HTML page. */
 export interface ClipItem { source: string; name: string; step: number; time: WireNumber; epoch: WireNumber; at: number; type: string; bytes: number; caption: string; url: string }
+/** The newest of a list; `more`: whether there are earlier ones. */
+export interface Newest<T> { items: T[]; more: boolean }
 export interface HistogramItem { source: string; step: number; time: WireNumber; epoch: WireNumber; edges: number[]; counts: number[] }
 export interface TableVersion { source: string; step: number; time: WireNumber; epoch: WireNumber; at: number }
 /** `left_out`: the number of rows that a report does not contain. */
@@ -198,8 +200,9 @@ export interface DataSource {
   curves(query: CurveQuery): Promise<Curve[]>;
   band(query: BandQuery): Promise<Band | null>;
   heatmap(run: string, metric: string, range: Range | null, columns: number): Promise<Heatmap | null>;
-  images(run: string, name: string): Promise<ImageItem[]>;
-  clips(run: string, name: string): Promise<ClipItem[]>;
+  /** At most `count`. */
+  images(run: string, name: string, count: number): Promise<Newest<ImageItem>>;
+  clips(run: string, name: string, count: number): Promise<Newest<ClipItem>>;
   histograms(run: string, name: string, source: string): Promise<HistogramItem[]>;
   table(run: string, name: string, at: number | null, offset: number, rows: number): Promise<TablePage>;
   texts(run: string): Promise<TextItem[]>;

@@ -107,6 +107,15 @@ export function toast(text: string, bad = false, undo?: () => void) {
   setTimeout(() => removeToast(id), undo ? 15000 : bad ? 8000 : 3500);
 }
 
+export async function copyText(text: string) {
+  try {
+    await navigator.clipboard.writeText(text);
+    toast("Copied");
+  } catch {
+    toast(text);
+  }
+}
+
 export function Toasts() {
   return <div class="toasts" role="status" aria-live="polite">{toasts.value.map((t) => (
     <div key={t.id} class={`toast ${t.bad ? "bad" : ""}`}>{t.text}{t.undo && <button type="button" onClick={() => { removeToast(t.id); t.undo!(); }}>Undo</button>}</div>

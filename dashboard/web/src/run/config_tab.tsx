@@ -2,7 +2,7 @@
 import type { Run } from "../data/source";
 import { plain, plural } from "../format";
 import { Icon } from "../parts/icons";
-import { toast } from "../parts/overlay";
+import { copyText } from "../parts/overlay";
 import { useUrlState } from "../router";
 import { CodeChanges } from "./code_changes";
 
@@ -83,12 +83,3 @@ function grouped(all: Leaf[]): Map<string, Leaf[]> {
 
 /** Of a command line, for a shell. */
 export const quoteWord = (word: string) => (/^[\w./:=,@%+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
-
-async function copyText(text: string) {
-  try {
-    await navigator.clipboard.writeText(text);
-    toast("Copied");
-  } catch {
-    toast(text);
-  }
-}

@@ -1,7 +1,7 @@
 // Images, sounds, videos, HTML pages, histograms over time, and tables.
-import { Fragment } from "preact";
+import { type ComponentChildren, Fragment } from "preact";
 import { useState } from "preact/hooks";
-import type { ClipItem, ImageItem, Media, Run } from "../data/source";
+import type { ClipItem, ImageItem, Media, Newest, Run } from "../data/source";
 import { fileSize, plural } from "../format";
 import { Dialog } from "../parts/overlay";
 import { useUrlPlace } from "../router";
@@ -43,16 +43,33 @@ const KINDS: Record<Media["kind"], { title: string; one: string }> = {
 const MIN_CELL = 130; // pixels, of an image with its caption
 const MAX_CELL = 260;
 
-function Images({ run, media }: { run: Run; media: Media }) {
-  const { value, error } = useAsync<ImageItem[]>(() => source().images(run.id, media.name), [run.id, media.name, media.count]);
-  const [large, setLarge] = useState<ImageItem | null>(null);
-  const steps = [...new Set(value?.map((i) => i.step))].sort((a, b) => a - b);
+/** How many images or files are loaded at first, and then with each click. */
+const LOADED = 200;
+
+/** The images or files of the chosen step, and what is above them. */
+function useNewest<T extends { step: number }>(run: Run, media: Media, load: (run: string, name: string, count: number) => Promise<Newest<T>>): { shown: T[]; head: ComponentChildren } {
+  const [count, setCount] = useState(LOADED);
+  const { value, error, pending } = useAsync(() => load(run.id, media.name, count), [run.id, media.name, media.count, count]);
+  const steps = [...new Set(value?.items.map((item) => item.step))].sort((a, b) => a - b);
   const [at, choose] = useUrlPlace(`step.${media.name}`, steps);
-  if (!value) return <p class="soft small" role="alert">{error?.message}</p>;
-  const shown = value.filter((i) => i.step === steps[at]);
-  return (
+  if (!value) return { shown: [], head: <p class="soft small" role="alert">{error?.message}</p> };
+  const isPart = value.more || (!source().live && value.items.length < media.count);
+  const head = (
     <>
       <StepSlider steps={steps} at={at} onChange={choose} name={media.name} />
+      {isPart && <p class="row small soft">the newest {value.items.length.toLocaleString("en-US")} of {media.count.toLocaleString("en-US")}{value.more && <button type="button" class="button mini" disabled={pending} onClick={() => setCount(count + LOADED)}>Load earlier</button>}</p>}
+      {error && <p class="soft small" role="alert">{error.message}</p>}
+    </>
+  );
+  return { shown: value.items.filter((item) => item.step === steps[at]), head };
+}
+
+function Images({ run, media }: { run: Run; media: Media }) {
+  const { shown, head } = useNewest(run, media, source().images);
+  const [large, setLarge] = useState<ImageItem | null>(null);
+  return (
+    <>
+      {head}
       <ul class="images" style={{ "--cell": `${Math.max(MIN_CELL, Math.min(MAX_CELL, Math.max(...shown.map((image) => image.width))))}px` }}>
         {shown.map((image) => (
           <li key={`${image.source}/${image.at}`}>
@@ -67,16 +84,12 @@ function Images({ run, media }: { run: Run; media: Media }) {
 }
 
 function Clips({ run, media }: { run: Run; media: Media }) {
-  const { value, error } = useAsync<ClipItem[]>(() => source().clips(run.id, media.name), [run.id, media.name, media.count]);
-  const steps = [...new Set(value?.map((clip) => clip.step))].sort((a, b) => a - b);
-  const [at, choose] = useUrlPlace(`step.${media.name}`, steps);
-  if (!value) return <p class="soft small" role="alert">{error?.message}</p>;
-  const shown = value.filter((clip) => clip.step === steps[at]).reverse();
+  const { shown, head } = useNewest(run, media, source().clips);
   return (
     <>
-      <StepSlider steps={steps} at={at} onChange={choose} name={media.name} />
+      {head}
       <ul class="clips">
-        {shown.map((clip) => (
+        {shown.reverse().map((clip: ClipItem) => (
           <li key={`${clip.source}/${clip.at}`} class={clip.type === "text/html" ? "page-clip" : ""}>
             {/* The server sends a page with a policy that also isolates it when it is opened in another tab. */}
             {clip.type === "text/html" ? <iframe sandbox="allow-scripts" loading="lazy" referrerpolicy="no-referrer" src={clip.url} title={`${clip.caption || clip.name} at step ${clip.step}`} /> : clip.type.startsWith("video/")

@@ -10,7 +10,7 @@ import { useKeys } from "../keys";
 import { escapeBidi } from "../bidi";
 import { Boundary } from "../parts/boundary";
 import { Icon } from "../parts/icons";
-import { Popover, toast } from "../parts/overlay";
+import { copyText, Popover, toast } from "../parts/overlay";
 import { ProgressBar, useProgress } from "../parts/progress_bar";
 import { NoteText } from "../parts/note";
 import { PrunedTag, StateMark } from "../parts/state_mark";
@@ -91,14 +91,14 @@ function Top({ run, tabs, tab }: { run: Run; tabs: Tab[]; tab: string }) {
       <span class="row run-acts">
         {isRunning && canEdit && <button type="button" class="button" disabled={run.stop_requested !== null} onClick={() => stopRun(run.id, run.name)}><Icon name="stop" size={14} />Stop</button>}
         {source().live && <button type="button" class="button" title="Compare with the baseline or, without one, with the run before" onClick={() => void compareWithOther(run)}><Icon name="compare" size={14} />Compare</button>}
-        <button type="button" class="button icon" aria-label="Copy link to this view" title="Copy link to this view" onClick={() => void copy(location.href)}><Icon name="link" /></button>
+        <button type="button" class="button icon" aria-label="Copy link to this view" title="Copy link to this view" onClick={() => void copyText(location.href)}><Icon name="link" /></button>
         {source().live && (
           <Popover menu align="right" class="button icon" name="More" label={<Icon name="more" />}>
             {(close) => (
               <>
                 <a class="item" href={source().reportUrl([run.id])!} download={`${run.id}.html`} onClick={close}><Icon name="download" size={14} />Export as HTML</a>
                 <button type="button" onClick={() => { close(); setBaseline(isBaseline ? "" : run.id); }}><Icon name="pin" size={14} />{isBaseline ? "Remove as baseline" : "Use as baseline"}</button>
-                <button type="button" onClick={() => { void copy(run.id); close(); }}><Icon name="file" size={14} />Copy run ID</button>
+                <button type="button" onClick={() => { void copyText(run.id); close(); }}><Icon name="file" size={14} />Copy run ID</button>
                 {canEdit && <button type="button" onClick={() => { close(); editNote(run.id, run.note); }}><Icon name="note" size={14} />{run.note ? "Edit note" : "Add note"}</button>}
                 {canEdit && <><hr /><button type="button" class="danger" disabled={isRunning} onClick={() => { close(); deleteRuns([run.id], run.name, () => go([])); }}><Icon name="trash" size={14} />Delete{isRunning ? " (still running)" : ""}</button></>}
               </>
@@ -167,14 +167,5 @@ async function compareWithOther(run: Run) {
     else toast("There is no baseline and no earlier run. Select runs in the table to compare them.", true);
   } catch (error) {
     toast((error as Error).message, true);
-  }
-}
-
-async function copy(text: string) {
-  try {
-    await navigator.clipboard.writeText(text);
-    toast("Copied");
-  } catch {
-    toast(text);
   }
 }

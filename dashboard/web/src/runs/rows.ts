@@ -21,7 +21,7 @@ export type Row =
   | { kind: "run"; run: RunRow | null; section: Section; at: number };
 
 export function groupFilter(filter: string, by: string, value: unknown): string {
-  const condition = value === null || value === undefined ? `not has ${by}` : `${by} = ${quoted(value)}`;
+  const condition = value === null || value === undefined ? `not has ${by}` : `${by} == ${quoted(value)}`;
   return both(filter, condition);
 }
 
@@ -97,7 +97,13 @@ export class Rows {
         section.count = response.matching;
         this.onChange();
       },
-      (error: Error) => generation === this.generation && this.onError(error),
+      (error: Error) => {
+        if (generation !== this.generation) return;
+        this.pending.delete(key);
+        // Requested again after the next reset(), not whenever the table is drawn.
+        this.pages.set(key, { runs: this.pages.get(key)?.runs ?? [], version });
+        this.onError(error);
+      },
     );
   }
 }

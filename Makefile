@@ -63,7 +63,7 @@ sanitize: peers fuzz
 
 bench: peers build
 	@cmake --build build -j $(JOBS) --target lockstep_bench_collectives lockstep_bench_overlap lockstep_bench_logging lockstep_bench_checkpoint
-	@.venv/bin/python bench/run.py $(BENCH)
+	@PYTHONDONTWRITEBYTECODE= .venv/bin/python bench/run.py $(BENCH)
 
 dist: setup
 	$(call say,building a release for other machines)

@@ -304,21 +304,27 @@ class CompiledModel final : public Model {
     }
   }
 
+  // Without an index, and on a GPU, whose driver may have failed, a restart can help.
   Error failed_on(const Batch& batch) const {
     std::string text;
-    bool has_numbers = false;
+    bool has_numbers = false, can_be_restarted = true;
     for (const auto& field : manifest_.fields) {
       const auto& tensor = batch.at(field.name);
       text += fmt::format("{}'{}'", text.empty() ? "" : ", ", printable(field.name));
       if (tensor.scalar_type() != at::kLong) continue;
       has_numbers = true;
+      can_be_restarted = !tensor.is_cpu();
       if (tensor.is_cpu() && tensor.numel() > 0)
         text += fmt::format(" from {} to {}", tensor.min().item<int64_t>(),
                             tensor.max().item<int64_t>());
     }
-    return config_error(fmt::format(
-        "{}: its code failed on a batch with {}: the reason is on the lines above{}", package_,
-        text, has_numbers ? ", often a class or token that is out of range for the model" : ""));
+    return Error(
+        can_be_restarted ? ErrorKind::Environment : ErrorKind::Config,
+        fmt::format(
+            "{}: its code failed on a batch with {}: the reason is on the lines "
+            "above{}",
+            package_, text,
+            has_numbers ? ", often a class or token that is out of range for the model" : ""));
   }
 
   void verify_field(const TensorSpec& field, const at::Tensor& tensor) const {

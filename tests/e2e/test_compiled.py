@@ -882,7 +882,7 @@ def test_without_a_compiler(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("reason, code", [("segmentation fault", 70), ("No space left on device", 75)])
+@pytest.mark.parametrize("reason, code", [long("segmentation fault", 70), ("No space left on device", 75)])
 def test_failing_compiler(tmp_path, reason, code):
     compiler = tmp_path / "g++"
     compiler.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "g++ 12" || {{ echo "a.cpp:1: error: {reason}" >&2; exit 1; }}\n')

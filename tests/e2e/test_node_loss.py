@@ -205,8 +205,10 @@ def test_a_restart_after_the_coordinator_crashed(cluster, undisturbed):
     """All ranks that were left are killed, too: without the first node, from the last checkpoint."""
     job = cluster.job
     alpha, beta = cluster.hosts
-    started = start(cluster, "checkpoint.every=50 steps", readers=[beta], nodes="1:2", conf="last_call_timeout=60",
-                    options=["--max-restarts", 1])
+    for host in cluster.hosts:
+        host.shares_memory = False
+    started = start(cluster, "checkpoint.every=50 steps", readers=[beta], backend="distributed.backend=auto", nodes="1:2",
+                    conf="last_call_timeout=60", options=["--max-restarts", 1])
     wait_for_step(job, started, 60)
     alpha.crash()
     wait_until(lambda: "continuing with 2 ranks" in said(job), TIMEOUT_S, "the others continue")

@@ -88,6 +88,8 @@ TEST_CASE("takeover: a node that waits for a place finds the new coordinator") {
   const auto note = nodes[2].client->take_notes().back();
   CHECK(note.ends_with("the connection was closed; this node tries to reconnect for 60 s"));
   CHECK_FALSE(nodes[2].client->next());
+  for (const int worker : {0, 1}) nodes.ask(1, worker, 7);
+  CHECK(nodes.answer_to(1, GroupAnswer::Kind::Join).world_size == 2);
   nodes.start_another();
   nodes.next<NodePlace>(3);
 }

@@ -13,7 +13,7 @@ auto with_standard_exceptions(Work&& work) {
   } catch (const std::exception&) {
     throw;
   } catch (...) {
-    throw Error(ErrorKind::Bug, "an exception that is not a std::exception, of a plugin");
+    throw Error(ErrorKind::Bug, "a plugin threw an exception of an unknown type");
   }
 }
 

@@ -19,10 +19,9 @@ std::filesystem::path temporary_directory() {
   std::error_code error;
   const auto path = std::filesystem::temp_directory_path(error);
   if (!error) return path;
-  const auto* const given = std::getenv("TMPDIR");
   throw environment_error(
-      fmt::format("TMPDIR '{}': {}: set it to a directory from which compiled code can be loaded",
-                  printable(given ? given : "", 200), error.message()));
+      fmt::format("TMPDIR: {}: set it to a directory from which compiled code can be loaded",
+                  error.message()));
 }
 
 // A temporary directory from which compiled code is loaded.

@@ -43,7 +43,7 @@ TEST_CASE("error: what a plugin throws is a std::exception afterwards") {
   CHECK(with_standard_exceptions([] { return 3; }) == 3);
   CHECK(error_of_work([] { throw config_error("x"); }) == "config: x");
   CHECK(error_of_work([] { throw 42; }) ==
-        "bug: an exception that is not a std::exception, of a plugin");
+        "bug: a plugin threw an exception of an unknown type");
 }
 
 TEST_CASE("error: a peer's error is a distinguishable Environment error") {

@@ -164,7 +164,7 @@ TEST_CASE("hooks: a failing hook ends the run with its error, and is notified", 
 
 TEST_CASE("hooks: an exception that is not a std::exception fails the run", "[trainer]") {
   HookedRun run;
-  const std::string error = "an exception that is not a std::exception, of a plugin";
+  const std::string error = "a plugin threw an exception of an unknown type";
   CHECK_THROWS_WITH(run.train("{name: noting, throw_in: after_step 2}"), error);
   CHECK(called.back() == "on_failure '" + error + "' 2");
   const auto log = tracking::read_event_log(tracking::event_log_path(failed_run, 0));

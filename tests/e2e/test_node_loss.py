@@ -17,8 +17,8 @@ from cluster import PORT
 from conftest import MNIST, Job, long
 from processes import TIMEOUT_S, wait_until
 from safetensors_file import assert_same_bits, checkpoints, last_weights
-from test_rank_loss import CONTINUE, NO_CHECKPOINT, SETTINGS, assert_same_run, assert_whole, kill, recorded_losses, said, shown_losses
-from test_rank_loss import trainers_of, wait_for_step
+from test_rank_loss import CONTINUE, NO_CHECKPOINT, SETTINGS, assert_same_run, assert_whole, by_rank, kill, recorded_losses, said
+from test_rank_loss import shown_losses, trainers_of, wait_for_step
 
 RANKS_PER_HOST = 2
 NUM_HOSTS = 3  # that there are; most tests use two
@@ -64,7 +64,7 @@ def members_on(cluster, host, spares=False):
     """{first rank: pid} of the trainers there; of the spares with `spares`."""
     here = set(host.pids())
     found = [pid for pid, is_spare in trainers_of(cluster.job).items() if pid in here and is_spare == spares]
-    return {int(processes.variables_of(pid)["RANK"]): pid for pid in found}
+    return by_rank(found)
 
 
 def finish_others(cluster, code=0):

@@ -35,10 +35,15 @@ def trainers_of(job):
     return {pid: processes.variables_of(pid).get("LOCKSTEP_SPARE") == "1" for pid in own}
 
 
+def by_rank(pids):
+    """{rank in the first group: pid}, without processes that are exiting."""
+    ranks = {pid: processes.variables_of(pid).get("RANK") for pid in pids}
+    return {int(rank): pid for pid, rank in ranks.items() if rank is not None}
+
+
 def ranks_of(job):
     """{rank: pid} of the first group."""
-    members = [pid for pid, is_spare in trainers_of(job).items() if not is_spare]
-    return {int(processes.variables_of(pid)["RANK"]): pid for pid in members}
+    return by_rank(pid for pid, is_spare in trainers_of(job).items() if not is_spare)
 
 
 def start(job, ranks, options=(), settings=SETTINGS):

@@ -160,7 +160,7 @@ def assert_close(ours, module):
 
 
 @pytest.mark.parametrize("ranks", [long(1), 2])
-@pytest.mark.parametrize("kind", TRAINED)
+@pytest.mark.parametrize("kind", ["gpt2", long("net"), "mlp"])
 def test_trains_like_python(job, packages, texts, kind, ranks):
     use(job, packages[kind], kind, texts)
     run_dir = job.train(f"train.max_steps={STEPS}", ranks=ranks)

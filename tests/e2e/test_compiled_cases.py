@@ -131,7 +131,7 @@ def use(job, case, package):
     job.write()
 
 
-@pytest.mark.parametrize("name", [name if name == "llama tied" else long(name)
+@pytest.mark.parametrize("name", [name if name == "buffers that change" else long(name)
                                   for name in chosen(COMPILED) if not COMPILED[name].refused])
 def test_trains_like_python(job, capfd, name):
     """Batches of evaluation of 41, 7 and 6, 1 samples: the code is made for any size, and must be right for all."""

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 import hf_cases
 import processes
+from conftest import long
 from hf_cases import BATCH, SAMPLES, TOKENS, Case, compile_here
 from processes import LOCKSTEP
 from refusals import refuse
@@ -162,6 +163,7 @@ def with_other_weights(package, out):
             archive.writestr(name, member)
 
 
+@pytest.mark.long
 def test_a_resumed_run_has_the_same_bits(job, capsys, package):
     """On two ranks, from a moved package; with another base model it is refused."""
     use(job, package)
@@ -192,6 +194,7 @@ def test_a_resumed_run_has_the_same_bits(job, capsys, package):
     assert content["base"]["path"] == str(moved)
 
 
+@pytest.mark.long
 def test_exports_with_a_base_model_in_several_files(job, capsys, package):
     """The base model of the checkpoint is an index, that of train.init_from."""
     use(job, package)
@@ -393,7 +396,7 @@ def test_weights_are_aligned(tmp_path, monkeypatch, limit):
             assert archive.read(name) == expected and content[begin : begin + len(expected)] == expected and begin % ALIGNMENT == 0
 
 
-@pytest.mark.parametrize("size", [0, 1, 5, 4095, 4097, 70000, (1 << 24) + 3])
+@pytest.mark.parametrize("size", [0, 1, 5, 4095, 4097, 70000, long((1 << 24) + 3)])
 def test_checksums_of_tensors(size):
     from lockstep.compile.checksums import crc32c
     from lockstep.event_log import frames

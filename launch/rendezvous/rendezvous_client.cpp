@@ -216,7 +216,8 @@ void RendezvousClient::reject(const Error& error) {
   give_up(error);
 }
 
-// Whether another program may use the port: in a search, that of a node that is lost.
+// Whether another program may use the port: in a search, that of a node that is lost; otherwise, the file that
+// says where the rendezvous has moved may be of an earlier job.
 bool RendezvousClient::may_be_another() const {
   return search_ || (options_.has_moved && !has_joined_before_);
 }

@@ -30,7 +30,7 @@ struct RendezvousClientOptions {
   int master_port = 0;
   // The endpoint is on this host, and another process uses its port.
   bool endpoint_is_taken = false;
-  bool has_moved = false;  // to this endpoint, where nothing of the job may be left
+  bool has_moved = false;  // to rendezvous.host and port; NotServed if nothing of the job is there
 };
 
 // The coordinator is lost, and another one replaces it.

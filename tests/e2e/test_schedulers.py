@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import sys
+import time
 
 import pytest
 import yaml
@@ -146,17 +147,20 @@ def test_requeued_job_resumes_its_run(slurm, job, why):
     wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), TIMEOUT_S, "a first checkpoint")
     assert slurm.run([*why, number], job.directory).code == 0
 
-    def is_running_again():
-        shown = slurm.run(["scontrol", "show", "job", number], job.directory).out
-        # By default, Slurm holds a requeued job for two minutes. It must have ended before it starts again.
-        if "JobState=PENDING" in shown:
-            slurm.run(["scontrol", "update", f"JobId={number}", "StartTime=now"], job.directory)
-        return "JobState=RUNNING" in shown and "Restarts=1" in shown
+    def shown():
+        return slurm.run(["scontrol", "show", "job", number], job.directory).out
 
     def has_left_queue():
         return not slurm.run(["squeue", "--noheader", "--jobs", number], job.directory).out.strip()
 
-    wait_until(is_running_again, 2 * TIMEOUT_S, "the job runs again")  # Slurm takes its time
+    # By default, Slurm holds a requeued job for two minutes. The credential of the second start must be newer than the time,
+    # in whole seconds, at which the first one was revoked.
+    wait_until(lambda: "JobState=PENDING" in shown(), TIMEOUT_S, "the job is in the queue again")
+    queued = time.time()
+    wait_until(lambda: int(time.time()) > int(queued), TIMEOUT_S, "the next second")
+    slurm.run(["scontrol", "update", f"JobId={number}", "StartTime=now"], job.directory)
+    wait_until(lambda: "JobState=RUNNING" in shown(), 2 * TIMEOUT_S, "the job runs again")  # Slurm takes its time
+    assert "Restarts=1" in shown()
     run_dir = job.only_run()
     saved = checkpoints(run_dir)[-1]
     wait_until(lambda: checkpoints(run_dir)[-1] > saved, TIMEOUT_S, "a checkpoint of the second start")

@@ -1,6 +1,11 @@
 // Debian's Chromium, driven by playwright-core.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
+import { waitFor } from "./world.mjs";
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 let browser;
 
@@ -28,6 +33,7 @@ export async function visit(address, work, options) {
     assert.deepEqual(page.consoleErrors, [], "errors in the browser's console");
     assert.equal(await page.evaluate(() => window.pwned), undefined, "a script from the data ran");
   } finally {
+    await page.unrouteAll({ behavior: "ignoreErrors" }); // requests that are still in a handler
     await page.context().close();
   }
 }
@@ -42,6 +48,24 @@ export async function close() {
 export async function showView(page, view) {
   await page.evaluate((hash) => (location.hash = hash), `#/${view}`);
   await page.waitForFunction(() => document.querySelector("main h1") && !document.querySelector("main > .waiting, .page > .waiting, .drawing > .waiting"));
+}
+
+/** The violations of accessibility rules that axe finds: the rule, the first elements, and how to fix each. */
+export async function violations(page, options = {}) {
+  await page.evaluate(axe);
+  const found = await page.evaluate((options) => window.axe.run(document, { resultTypes: ["violations"], ...options }), options);
+  const described = (node) => `${node.html.slice(0, 160)} (${node.failureSummary.split("\n").pop().trim()})`;
+  return found.violations.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map(described).join(" | ")}`);
+}
+
+/** The parameters of the view in the URL. */
+export const queryOf = (page) => new URLSearchParams(page.url().split("?").slice(1).join("?"));
+
+/** Waits until the URL has these parameters, and runs `look` on a new page with this URL. */
+export async function onCopy(page, parameters, look) {
+  const written = () => Object.fromEntries(Object.keys(parameters).map((key) => [key, queryOf(page).get(key)]));
+  await waitFor(() => JSON.stringify(written()) === JSON.stringify(parameters), `the URL to have ${JSON.stringify(parameters)}, not ${JSON.stringify(written())}`, 20);
+  await visit(page.url(), look);
 }
 
 /** Scrolls to the end at 240 pixels per frame. Returns frame intervals and the work of long frames: milliseconds, in descending order. */

@@ -3,13 +3,11 @@
 import assert from "node:assert/strict";
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer, get } from "node:http";
-import { createRequire } from "node:module";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { showView } from "./browser.mjs";
+import { showView, violations } from "./browser.mjs";
 import { directory, end, link, LOCKSTEP, open, python, record, run, runs, serve, show, waitFor } from "./world.mjs";
 
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const SCRIPT = '<img src=x onerror="window.pwned=1"><script>window.pwned=1</script>';
 const FILE = '<img src=x onerror="window.pwned=1">.txt'; // a file name cannot contain a slash
 const TOKEN = "a-token-that-cannot-be-guessed";
@@ -242,9 +240,7 @@ test("beyond loopback, the page requires the token and does not store it", async
   const ticket = await link("--host", "0.0.0.0", "--token-file", file, "--tokens", tokens);
   const page = await open(ticket.origin);
   await page.getByRole("heading", { name: "Sign in" }).waitFor();
-  await page.evaluate(axe);
-  const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
-  assert.deepEqual(violations.map((v) => v.id), []);
+  assert.deepEqual(await violations(page), []);
   await page.getByLabel("Token").fill("not the token");
   await page.keyboard.press("Enter");
   await page.getByRole("alert").filter({ hasText: "Invalid token." }).waitFor();
@@ -363,9 +359,7 @@ test("a recorded HTML page runs its scripts where they cannot reach the dashboar
   await tab.goto(new URL(await frame.getAttribute("src"), page.url()).href);
   verify(await tab.locator("#out", { hasText: "origin" }).textContent());
   await tab.close();
-  await page.evaluate(axe);
-  const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"], iframes: false }));
-  assert.deepEqual(violations.map((v) => v.id), []);
+  assert.deepEqual(await violations(page, { iframes: false }), []);
   await page.context().close();
   assert.deepEqual(show("html").tags ?? [], []);
 

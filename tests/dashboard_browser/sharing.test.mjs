@@ -1,13 +1,10 @@
 // Several tabs of one browser, shared links, reports, and unusual runs.
 import assert from "node:assert/strict";
-import { createRequire } from "node:module";
-import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { drawn, showView, visit } from "./browser.mjs";
+import { drawn, showView, violations, visit } from "./browser.mjs";
 import { directory, end, LOCKSTEP, open, record, run, runs, serve, waitFor } from "./world.mjs";
 
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const CURVES = ["curve-0", "curve-1", "curve-2"];
 let address;
 
@@ -189,15 +186,13 @@ test("a chart's CSV is named after the run and the metric", () => onPage("run/cu
 }));
 
 test("axe finds no violations in differences and the column picker", () => onPage(`compare?runs=${CURVES}&tab=config`, async (page) => {
-  await page.evaluate(axe);
-  const violations = async () => (await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }))).violations.map((v) => v.id);
   await page.getByLabel("Show identical values").check();
   await page.getByRole("rowheader", { name: "optimizer.lr" }).waitFor();
-  assert.deepEqual(await violations(), []);
+  assert.deepEqual(await violations(page), []);
   await showView(page, "");
   await page.getByRole("button", { name: "Columns" }).click();
   await page.getByLabel("Search columns").waitFor();
-  assert.deepEqual(await violations(), []);
+  assert.deepEqual(await violations(page), []);
 }));
 
 function report(...ids) {

@@ -27,6 +27,11 @@ def long(*values, id=None):
     return pytest.param(*values, marks=pytest.mark.long, id=id)
 
 
+def cases(named, *quick):
+    """The values of a dict as cases with its names; `make test` runs only those in `quick`."""
+    return [pytest.param(values, marks=() if name in quick else pytest.mark.long, id=name) for name, values in named.items()]
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: only `make test-all` runs it")
 

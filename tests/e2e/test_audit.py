@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from conftest import cases
 from processes import BIN
 from safetensors_file import checkpoints
 from test_recompute import use_model
@@ -95,8 +96,9 @@ BITS = {
 }
 
 
-@pytest.mark.parametrize("model, settings, ranks", BITS.values(), ids=BITS)
-def test_audited_gradients_have_the_same_bits(job, model, settings, ranks):
+@pytest.mark.parametrize("case", cases(BITS, "dropout, targets, accumulation", "sharded over gloo"))
+def test_audited_gradients_have_the_same_bits(job, case):
+    model, settings, ranks = case
     if model != "mlp":
         use_model(job, model)
     without = job.train(SHARDS, "checkpoint.writers=main", *settings, ranks=ranks[0])

@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 import processes
+from conftest import long
 from object_server import BUCKET
 from processes import environment
 from refusals import error_lines
 
 STEPS = 8
-KILLS = int(os.environ.get("LOCKSTEP_MIRROR_KILLS", "6"))
+KILLS = int(os.environ.get("LOCKSTEP_MIRROR_KILLS", "4"))
 SEED = int(os.environ.get("LOCKSTEP_MIRROR_SEED", "1"))
 WRITES_PER_START = 60  # the first requests of a training, one of which it is killed at
 
@@ -226,7 +227,7 @@ def bits_of(checkpoint):
     return {name: content for name, content in files_below(checkpoint).items() if name != "manifest.json"} | {"manifest.json": b""}
 
 
-@pytest.mark.parametrize("ranks, shard", [(None, "none"), (2, "full")])
+@pytest.mark.parametrize("ranks, shard", [long(None, "none"), (2, "full")])
 def test_killed_at_random_moments_a_checkpoint_is_whole_or_absent(mirrored, server, ranks, shard):
     """Killed, resumed from the bucket alone, killed again: until the run ends, with the bits of an undisturbed one."""
     rng = random.Random(SEED)

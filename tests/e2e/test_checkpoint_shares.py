@@ -7,6 +7,7 @@ import signal
 import pytest
 
 import processes
+from conftest import long
 from cluster import Cluster
 from disk import Disk
 from network import Network
@@ -110,7 +111,7 @@ def test_artifact_contains_all_shares(job):
 LARGE = ["model.hidden=[4096,4096]", "data.train.limit=96", "data.eval.limit=10", "train.epochs=100"]
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [long(0), 1])
 def test_rank_killed_while_writing(job, rank):
     started = job.start(*LARGE, ALL, "checkpoint.every=2 steps", ranks=2)
 

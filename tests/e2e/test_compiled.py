@@ -80,7 +80,7 @@ def compile_package(kind, directory, compiler):
     temporary.mkdir()
     path = f"{BIN}:{os.environ['PATH']}"
     environment = processes.environment(TMPDIR=temporary, PATH=path, XDG_CACHE_HOME=directory / "cache", CXX=compiler)
-    ended = processes.run(command, directory, environment, timeout=400)
+    ended = processes.run(command, directory, environment, timeout=900)
     assert (ended.code, ended.err) == (0, "")
     stages = [line.partition("] ")[2] for line in ended.out.splitlines() if re.match(r"\[ *\d+ s\] ", line)]
     assert stages[:3] == ["trying the model in Python", "exporting training", "exporting evaluation"]
@@ -1017,6 +1017,7 @@ def test_a_corrupt_cache_is_not_used(tmp_path, compiled_before):
     assert len(compiled_before) == 4
 
 
+@pytest.mark.long
 def test_read_only_cache(tmp_path, compiled_before, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
@@ -1042,6 +1043,7 @@ def test_cache_evicts_least_recently_used(tmp_path, monkeypatch):
     assert sorted(path.name for path in folder.iterdir()) == ["0", "2", "3", "written-now.part"]
 
 
+@pytest.mark.long
 def test_graphs_for_a_gpu_are_compiled_in_new_processes(tmp_path, monkeypatch, capsys):
     """On the CPU, without vector instructions, as the code for the CPU in a package for a GPU. The results are compared with Python."""
     from lockstep.compile import compiler

@@ -151,6 +151,7 @@ def use_recipe(job, name, model, **data):
     job.write()
 
 
+@pytest.mark.long
 def test_the_recipes_learn_the_order_of_words(job):
     """As described in their comments, with less text and fewer steps."""
     folder = job.directory / "preferences"

@@ -45,7 +45,7 @@ def assert_each_step_once(job, run_dir):
 # One host
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [0, long(1)])
 def test_killed_worker_is_restarted(job, undisturbed, victim):
     launcher = job.start(*LONG, ranks=2, options=["--max-restarts", 1])
     wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), TIMEOUT_S, "a first checkpoint")

@@ -325,6 +325,7 @@ def refused(job, *words, code=78):
     return error
 
 
+@pytest.mark.long
 def test_packages_that_do_not_fit(trained, moved, tmp_path):
     package = trained.package
     assert f"{package}: no such file: put the package of the run there, or name it with --package" in refused(trained)

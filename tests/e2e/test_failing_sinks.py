@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import processes
+from conftest import long
 from processes import LOCKSTEP, TIMEOUT_S, SOURCE, wait_until
 from test_disk import Disk
 from test_tracking import agents_of, jsonl_records, logged, of_csv, of_jsonl, of_tensorboard
@@ -147,7 +148,7 @@ def check_secrets(job, output):
         assert not [secret for secret in secrets if secret.encode() in content], f"a secret is in {path}"
 
 
-@pytest.mark.parametrize("fault", ["down", "hanging", "slow", "answering 500", "refusing the token"])
+@pytest.mark.parametrize("fault", ["down", "hanging", long("slow"), "answering 500", "refusing the token"])
 def test_failing_servers(job, mlflow, fault):
     experiment = fault.replace(" ", "-")
     with contextlib.ExitStack() as stack:

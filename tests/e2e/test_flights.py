@@ -11,6 +11,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from torch.utils.data import random_split
 
+from conftest import long
 from processes import SOURCE, TRAINER, run
 from safetensors_file import last_weights
 
@@ -34,7 +35,7 @@ def baseline():
     return {"accuracy": model.score(features[held_out], late[held_out]), "train": len(train)}
 
 
-@pytest.mark.parametrize("ranks", [None, 2], ids=["one rank", "two ranks"])
+@pytest.mark.parametrize("ranks", [long(None, id="one rank"), pytest.param(2, id="two ranks")])
 def test_recipe_matches_scikit_learn(job, baseline, ranks, capsys):
     job.config = yaml.safe_load((SOURCE / "configs" / "flights.yaml").read_text())
     job.config["run"]["dir"] = str(job.runs)

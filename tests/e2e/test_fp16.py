@@ -2,6 +2,7 @@
 
 import pytest
 
+from conftest import long
 from ddp_comparison import ADAMW, CNN, FEW, MANY, MLP, SGD, compare
 from safetensors_file import assert_same_bits, last_weights
 
@@ -15,7 +16,7 @@ def skipped(job, run_dir):
     return sum(value for _, value in job.series(run_dir.name, "train/skipped_steps"))
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3])
+@pytest.mark.parametrize("world_size", [long(1), 2, long(3)])
 @pytest.mark.parametrize("model, data, optimizer", [(MLP, MANY, ADAMW), (CNN, FEW, SGD)], ids=["mlp", "cnn"])
 def test_bit_identical_to_python(job, peers, model, data, optimizer, world_size):
     run_dir = compare(job, peers, world_size, model, data, optimizer, FP16, EVERY_STEP)

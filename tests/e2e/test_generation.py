@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, decoders, pre_tokenizers, processors, trainers
 from tokenizers import models as kinds
 
 import processes
-from conftest import Job
+from conftest import Job, long
 from processes import LOCKSTEP
 from refusals import refuse
 from safetensors_file import last_weights
@@ -86,7 +86,7 @@ def beams_of(model, prompt, ends, **how):
     return [text[:length] for text, length in zip(texts, lengths)]
 
 
-@pytest.mark.parametrize("name, ends", [("llama 3", 0), ("gemma 2", 12), ("gpt-neox", 2), ("mixtral", 6)])
+@pytest.mark.parametrize("name, ends", [long("llama 3", 0), ("gemma 2", 12), long("gpt-neox", 2), ("mixtral", 6)])
 def test_beams_are_those_of_transformers(job, name, ends):
     """With few and many end tokens, one of them of a likely text, and penalties that prefer short texts and long ones."""
     model = make(name, job.directory / "hf")

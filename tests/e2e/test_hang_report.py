@@ -10,6 +10,7 @@ import time
 import pytest
 
 import processes
+from conftest import long
 from odd_rank import use_odd_rank
 from processes import BIN, LOCKSTEP, TIMEOUT_S, ranks_of, wait_until
 from safetensors_file import checkpoints
@@ -152,8 +153,7 @@ def test_stopped_trainer_is_reported(job):
     assert checkpoints(next(job.runs.iterdir()))
 
 
-@pytest.mark.parametrize("backend", ["auto", "gloo"])
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim, backend", [(0, "auto"), long(0, "gloo"), long(1, "auto"), (1, "gloo")])
 def test_step_timeout_ends_the_job(job, victim, backend):
     overrides = ["distributed.step_timeout=6 s", "distributed.hang_warning=1 s", f"distributed.backend={backend}"]
     started = start_and_step_on(job, *overrides)

@@ -169,7 +169,7 @@ def test_a_new_head_starts_from_random_weights(tmp_path):
     assert task == "token-classification" and model.classifier.weight.shape[0] == CLASSES
 
 
-@pytest.mark.parametrize("kind", ["epsilon", "v_prediction", "sample", "flow"])
+@pytest.mark.parametrize("kind", ["epsilon", long("v_prediction"), long("sample"), "flow"])
 def test_denoisers_are_trained_as_in_diffusers(tmp_path, kind):
     """With given noise and time steps, and with drawn ones, whose loss is compared with that of as many drawn in Python."""
     import diffusers

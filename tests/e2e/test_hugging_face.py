@@ -337,7 +337,7 @@ def names_here(model):
 
 @pytest.mark.parametrize(
     "name, targets, rslora, ranks",
-    [("llama 3", ["q_proj", "v_proj"], False, None), ("qwen 2", ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"], True, 2),
+    [long("llama 3", ["q_proj", "v_proj"], False, None), ("qwen 2", ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"], True, 2),
      long("phi 3", ["qkv_proj", "down_proj"], False, 2)],
 )
 def test_adapters_have_the_losses_of_peft(job, name, targets, rslora, ranks):

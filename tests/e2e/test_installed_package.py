@@ -163,6 +163,7 @@ def test_sink_plugin_is_fed_by_the_agent(job, prefix, tmp_path_factory):
     assert gauges[f"lockstep.{run['id']}.exit"] == "0|g"
 
 
+@pytest.mark.long
 def test_hook_plugin_ends_the_run(job, prefix, tmp_path_factory):
     plugin = build_example("hook_plugin", prefix, tmp_path_factory.mktemp("hook_plugin")) / "stop_at.so"
     job.config["plugins"] = [str(plugin)]

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 import processes
+from conftest import long
 from processes import LOCKSTEP
 
 BUILD = pathlib.Path(os.environ["LOCKSTEP_BIN"]).parent
@@ -19,7 +20,7 @@ def prefix(tmp_path_factory):
     return directory
 
 
-@pytest.mark.parametrize("kind", ["run", "model", "dataset", "sink"])
+@pytest.mark.parametrize("kind", ["run", "model", long("dataset"), "sink"])
 def test_project_builds_and_passes_its_test(prefix, kind, tmp_path):
     ended = processes.run([prefix / "bin" / "lockstep", "new", kind, "my_part"], tmp_path)
     assert ended.code == 0, ended.err

@@ -428,6 +428,7 @@ def test_processes_are_killed_at_random_times(cluster, tmp_path_factory):
     assert len(shown_losses(job)) == len(re.findall("was lost.*continuing with", said(job))), "each loss is recorded once"
 
 
+@pytest.mark.long
 def test_a_stopped_rank_is_killed(cluster, undisturbed):
     """It does not ask for a place after the loss of another: the others do not wait for it longer than for a step."""
     job = cluster.job
@@ -497,7 +498,7 @@ def stop_and_compare(job, ended, tmp_path_factory):
     assert_same_run(job, train_undisturbed(tmp_path_factory.mktemp("undisturbed"), last), last)
 
 
-@pytest.mark.parametrize("by_sigterm", [False, True])
+@pytest.mark.parametrize("by_sigterm", [False, long(True)])
 def test_a_node_comes_back(cluster, tmp_path_factory, by_sigterm):
     """After a crash, or SIGTERM to its launcher: its ranks get the state from the others. Then it replaces the coordinator, which crashes."""
     job = cluster.job

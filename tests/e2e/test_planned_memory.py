@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import processes
+from conftest import long
 from processes import LOCKSTEP, TRAINER, free_port
 
 RANKS = 2
@@ -49,8 +50,8 @@ def gpt(job):
     return job
 
 
-@pytest.mark.parametrize("strategy, recompute", [("gradients", "none"), ("full", "blocks")])
-@pytest.mark.parametrize("backend", ["auto", "gloo"])
+@pytest.mark.parametrize("backend, strategy, recompute", [
+    ("auto", "gradients", "none"), long("auto", "full", "blocks"), long("gloo", "gradients", "none"), ("gloo", "full", "blocks")])
 def test_ranks_need_the_planned_memory(gpt, backend, strategy, recompute):
     settings = [f"distributed.backend={backend}", f"distributed.shard={strategy}", f"train.recompute={recompute}"]
     shown = processes.run([LOCKSTEP, "plan", "-n", RANKS, "--json", gpt.file, *settings], gpt.directory)

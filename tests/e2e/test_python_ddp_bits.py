@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ddp_comparison import ADAMW, CNN, FEW, MANY, MLP, SGD, compare
-from conftest import long
+from conftest import cases, long
 from safetensors_file import assert_same_bits, checkpoints, last_weights, read_raw
 
 GPT_SIZES = {"vocab_size": 61, "context": 16, "layers": 2, "heads": 2, "width": 32}
@@ -117,10 +117,15 @@ EXTRAS = {
         ["distributed.gradient_as_bucket_view=true"],
         ["--gradient-as-bucket-view"],
     ),
+    "together": (
+        ["train.epochs=2", "optimizer.weight_decay=0.1", "optimizer.weight_decay_on=matrices", "data.drop_last=true",
+         "train.clip_grad_norm=0.5", "distributed.bucket_cap_mb=0.001"],
+        ["--epochs", "2", "--weight-decay", "0.1", "--decay-matrices", "--drop-last", "--clip-grad-norm", "0.5", "--bucket-cap-mb", "0.001"],
+    ),
 }
 
 
-@pytest.mark.parametrize("extra", EXTRAS.values(), ids=EXTRAS.keys())
+@pytest.mark.parametrize("extra", cases(EXTRAS, "gradients as bucket views", "together"))
 def test_settings(job, peers, extra):
     """On 3 ranks, where dividing by the number of ranks rounds."""
     compare(job, peers, 3, MLP, FEW, SGD, extra)

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 import processes
-from conftest import Job
+from conftest import Job, long
 from processes import TIMEOUT_S, wait_until
 from safetensors_file import assert_same_bits, checkpoints, last_weights
 from test_recompute import use_model
@@ -116,7 +116,7 @@ def assert_same_run(job, undisturbed, last_step):
     assert len(warnings) == len(re.findall("was lost.*continuing with", said(job))) and all("; continued after step " in line for line in warnings)
 
 
-@pytest.mark.parametrize("ranks, victim", [(2, 0), (2, 1), (4, 0), (4, 2)])
+@pytest.mark.parametrize("ranks, victim", [long(2, 0), (2, 1), (4, 0), long(4, 2)])
 def test_the_others_continue(job, undisturbed, ranks, victim):
     started = start(job, ranks)
     wait_for_step(job, started, 50)
@@ -163,7 +163,7 @@ def test_spares_and_waiting_ranks_take_the_places_of_lost_ones(job, tmp_path_fac
     assert [entry["world_size"] for entry in job.list()] == [1]
 
 
-@pytest.mark.parametrize("killed", [0, 1])
+@pytest.mark.parametrize("killed", [0, long(1)])
 def test_the_others_wait_for_one_that_is_stopped(job, undisturbed, killed):
     started = start(job, 2, ["--spares", 1])
     wait_for_step(job, started, 50)
@@ -194,7 +194,7 @@ def test_batch_norm_is_not_lost_with_rank_0(job, tmp_path_factory):
 
 
 @pytest.mark.parametrize("ranks, leaving, options, left", [
-    (2, 1, [], "1 rank"),
+    long(2, 1, [], "1 rank"),
     (4, 0, [], "2 ranks, 1 waiting as spare"),
     (2, 0, ["--spares", 1], "2 ranks"),
 ])
@@ -218,7 +218,7 @@ def test_a_rank_that_gets_sigterm_leaves_between_two_steps(job, undisturbed, ran
     assert len(lines) == 1 and lines[0].startswith(f"rank {leaving} (of {ranks}) left after SIGTERM; continued after step {loss['step']}")
 
 
-@pytest.mark.parametrize("ranks, options", [(2, ["--spares", 1]), (4, [])], ids=["spare", "rank without a place"])
+@pytest.mark.parametrize("ranks, options", [pytest.param(2, ["--spares", 1], id="spare"), long(4, [], id="rank without a place")])
 def test_a_waiting_process_that_gets_sigterm_ends_at_once(job, undisturbed, ranks, options):
     started = start(job, ranks, options)
     wait_for_step(job, started, 50)
@@ -310,7 +310,7 @@ def test_what_cannot_continue_is_refused(job, options, settings, message):
     assert not job.runs.exists()
 
 
-@pytest.mark.parametrize("shard", ["none", "gradients"])
+@pytest.mark.parametrize("shard", [long("none"), "gradients"])
 def test_a_spare_that_is_ready_after_the_loss_joins(job, tmp_path_factory, shard):
     """After a step, with the state of the rank that is left; however long the machine takes for it."""
     def of(num_steps):

@@ -203,6 +203,7 @@ def test_sink_plugin_builds_against_it(tree, tmp_path):
     assert (tmp_path / "statsd.so").exists()
 
 
+@pytest.mark.long
 def test_a_program_links_the_static_libraries(tree, tmp_path):
     env = {**processes.environment(), "LOCKSTEP_TORCH": str(TORCH)}
     source = SOURCE / "examples" / "embedding"

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import processes
-from conftest import Job, long
+from conftest import Job, cases, long
 from processes import BIN
 from safetensors_file import assert_same_bits, assert_usable, checkpoints, last_weights, read_raw
 from test_recompute import use_model
@@ -33,6 +33,7 @@ SETTINGS = {
     "frozen": ["train.freeze=[0.weight]"],
     "cnn": ["model={name: cnn, channels: [4, 8], hidden: 16}"],
     "shares": ["checkpoint.writers=all"],
+    "together": ["train.clip_grad_norm=0.5", "train.accumulate=3", "train.freeze=[0.weight]", "checkpoint.writers=all"],
 }
 
 
@@ -53,11 +54,9 @@ def test_bit_identical_to_the_unsharded_run(job, whole, ranks, optimizer):
         assert_usable(sharded)
 
 
-@pytest.mark.parametrize("settings", [long(value, id=name) if name in ("average", "bf16", "skip", "cnn") else pytest.param(value, id=name)
-                                      for name, value in SETTINGS.items()])
+@pytest.mark.parametrize("settings", cases(SETTINGS, "together", "fp16", "gloo"))
 def test_bit_identical_with_other_features(job, whole, settings):
-    if any("freeze" in each for each in settings):
-        settings = [f"train.freeze=[{frozen_weight(whole)}]"]
+    settings = [f"train.freeze=[{frozen_weight(whole)}]" if "freeze" in each else each for each in settings]
     settings = [OPTIMIZERS["adamw"], *settings]
     if "checkpoint.writers=all" not in settings:
         settings.append("checkpoint.writers=main")
@@ -271,7 +270,7 @@ def test_optimizer_that_needs_whole_parameters_is_rejected_before_ranks_connect(
     assert job.run(ranks=2).code == 0
 
 
-KILLS = int(os.environ.get("LOCKSTEP_KILLS", 12))
+KILLS = int(os.environ.get("LOCKSTEP_KILLS", 6))
 MAX_DELAY_S = 0.1  # from the first checkpoint to the kill; a step takes most of its time to save
 
 

@@ -37,6 +37,7 @@ def shards(job):
     return job
 
 
+@pytest.mark.long  # every_dataset.py does the same with each dataset
 def test_stopped_at_20_random_points_on_other_ranks_and_workers(shards):
     whole = shards.series(shards.train(*CONSTANT_WEIGHTS, "data.workers=2", ranks=2).name, "train/loss")
     rng = random.Random(3)

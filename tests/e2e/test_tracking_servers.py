@@ -9,6 +9,7 @@ from fractions import Fraction
 import pytest
 
 import processes
+from conftest import long
 from processes import LOCKSTEP, SOURCE
 
 for part in ("mlflow", "otlp", "wandb"):
@@ -108,7 +109,7 @@ def use_servers(job, mlflow, wandb, experiment, ranks, **tracking):
     return with_tools(WANDB_BASE_URL=wandb.url, WANDB_API_KEY=KEY)
 
 
-@pytest.mark.parametrize("policy", ["main", "node", "all", "shared"])
+@pytest.mark.parametrize("policy", ["main", long("node"), "all", long("shared")])
 def test_servers_match_the_event_logs(job, mlflow, wandb, policy):
     experiment = f"e2e-{policy}"
     is_shared = policy == "shared"
@@ -154,7 +155,7 @@ def test_sync_sends_a_run_to_another_experiment_and_another_project(job, mlflow,
         check_mlflow(mlflow, experiment, runs, False, "e2e-model")
 
 
-@pytest.mark.parametrize("policy", ["main", "all", "shared"])
+@pytest.mark.parametrize("policy", [long("main"), "all", long("shared")])
 def test_a_collector_has_the_event_logs(job, tmp_path, policy):
     is_shared = policy == "shared"
     collector = Collector(tmp_path)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import Job
+from conftest import Job, cases
 from safetensors_file import assert_same_bits, checkpoints, last_weights
 from test_recompute import use_model
 from test_resume import resume
@@ -15,6 +15,7 @@ SETTINGS = {
     "clipping": ("mlp", [ADAMW, "train.clip_grad_norm=0.5"], (1, 4)),
     "accumulation": ("mlp", ["train.accumulate=3", ADAMW], (2, 4)),
     "average": ("mlp", ["train.ema.decay=0.9"], (1, 4)),
+    "together": ("mlp", [ADAMW, "train.epochs=2", "train.clip_grad_norm=0.5", "train.accumulate=3", "train.ema.decay=0.9"], (1, 2, 4)),
     "dropout": ("vit", [], (1, 4)),
     "dropout, accumulated": ("gpt", ["train.accumulate=2"], (1, 2)),
     "bf16": ("vit", ["train.precision=bf16"], (1, 2)),
@@ -34,8 +35,9 @@ def assert_same_state(one, other):
         assert_same_bits(last_weights(one).parent / file, last_weights(other).parent / file)
 
 
-@pytest.mark.parametrize("model, settings, ranks", SETTINGS.values(), ids=SETTINGS)
-def test_bit_identical_on_any_number_of_ranks(job, model, settings, ranks):
+@pytest.mark.parametrize("case", cases(SETTINGS, "together", "dropout", "fp16", "sharded weights", "sharded over gloo"))
+def test_bit_identical_on_any_number_of_ranks(job, case):
+    model, settings, ranks = case
     if model != "mlp":
         use_model(job, model)
     one, *others = [job.train(FOUR, "checkpoint.writers=main", *settings, ranks=each) for each in ranks]

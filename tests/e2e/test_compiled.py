@@ -882,7 +882,7 @@ def test_without_a_compiler(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("reason, code", [long("segmentation fault", 70), ("No space left on device", 75)])
+@pytest.mark.parametrize("reason, code", [long("segmentation fault", 70), long("No space left on device", 75)])
 def test_failing_compiler(tmp_path, reason, code):
     compiler = tmp_path / "g++"
     compiler.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "g++ 12" || {{ echo "a.cpp:1: error: {reason}" >&2; exit 1; }}\n')
@@ -1006,6 +1006,7 @@ def test_changes_that_affect_the_code_trigger_recompilation(tmp_path, compiled_b
     assert len(compiled_before) == 10
 
 
+@pytest.mark.long
 def test_a_corrupt_cache_is_not_used(tmp_path, compiled_before):
     from lockstep.compile.code_cache import cache_folder
 
@@ -1120,6 +1121,7 @@ def test_sizes_at_which_generated_code_may_change():
         batch_sizes.verify_not_fixed(fixed)
 
 
+@pytest.mark.long
 def test_no_space_for_the_package(capsys, job, disk, compiled_before):
     disk.mount("size=64k")
     (disk.path / "out.ls2").write_bytes(b"an older one")

@@ -180,6 +180,7 @@ def test_activations_are_measured_or_estimated(job):
     assert activations(16, "train.recompute=blocks")["bytes"] < small["bytes"] / 2
 
 
+@pytest.mark.long
 def test_a_large_model_is_planned_in_little_memory(job):
     """24 GB with gradients and the state of adamw."""
     use_small_gpt(job)

@@ -16,6 +16,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import processes
+from conftest import long
 from processes import LOCKSTEP, SOURCE, TIMEOUT_S, TRAINER, wait_until
 
 sys.path.insert(0, str(SOURCE / "tests" / "tracking" / "mlflow"))
@@ -175,7 +176,7 @@ def scraped_losses(run_dir):
     return losses
 
 
-@pytest.mark.parametrize("policy", [*POLICIES, "shared"])
+@pytest.mark.parametrize("policy", [policy if policy in ("node", "shared") else long(policy) for policy in [*POLICIES, "shared"]])
 def test_prometheus_has_the_latest_values_of_every_logging_rank(job, policy):
     ranks, logging = POLICIES["all" if policy == "shared" else policy]
     use_file_sinks(job, ranks, shared=policy == "shared", sinks=[{"name": "prometheus", "port": 0}])

@@ -80,8 +80,7 @@ def run_python(seed, model_class, arguments, images, scaling):
     return names, {name: tensor.detach().numpy().tobytes() for name, tensor in tensors.items()}
 
 
-@pytest.mark.parametrize("seed", [0, 1234567])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case, seed", [(case, seed) for case in CASES for seed in (0, 1234567) if seed == 0 or "resnet" not in case])
 def test_every_bit_is_equal(case, seed, images, tmp_path):
     model, model_class, scaling = CASES[case]
     data = {"name": "idx", "path": str(images), **scaling}

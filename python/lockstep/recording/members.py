@@ -72,7 +72,7 @@ class Summary(dict[str, Any]):
         object.__setattr__(self, "_record", record)
 
     def start_with(self, read: Callable[[], dict[str, Any]]) -> None:
-        """`read` returns that of the run that is continued; called when it is asked for, since it takes long for a long run."""
+        """`read` returns that of the run that is continued; called when the summary is first read: of a long run that takes long."""
         object.__setattr__(self, "_before", read)
 
     def __reduce__(self) -> Any:

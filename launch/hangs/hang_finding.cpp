@@ -27,7 +27,9 @@ double usual_wait(const RankView& view) {
   const auto& progress = view.progress;
   const double limit = progress.warn_after_s > 0 ? progress.warn_after_s
                                                  : kStartWarning / kTimeoutFactorOutsideSteps;
-  const double scale = is_stepping(progress.phase) ? 1 : kTimeoutFactorOutsideSteps;
+  const bool is_first_step = progress.longest_step_s == 0;  // nothing says how long a step may take
+  const double scale =
+      is_stepping(progress.phase) && !is_first_step ? 1 : kTimeoutFactorOutsideSteps;
   return std::max(limit * scale, kLongStep * progress.longest_step_s);
 }
 

@@ -7,6 +7,7 @@ from typing import Any, Callable, Iterable, Iterator, Sequence, overload
 
 from lockstep.event_log.reader import Log, Rows, has_writer, read_log
 from lockstep.recording.run_files import read_json
+from lockstep.recording.values import plain
 
 FORMATS = ("pandas", "polars", "arrow", "lists")
 _SEVERITY = {"finished": 0, "running": 1, "lost": 2}
@@ -331,7 +332,7 @@ def _has(config: dict[str, Any], wanted: dict[str, Any]) -> bool:
     flat_wanted: dict[str, Any] = {}
     _flatten(config, "", flat)
     _flatten(wanted, "", flat_wanted)
-    return all(key in flat and flat[key] == value for key, value in flat_wanted.items())
+    return all(key in flat and flat[key] == plain(value) for key, value in flat_wanted.items())
 
 
 # Tables.

@@ -82,6 +82,8 @@ test("ticks of a logarithmic axis are round, even within a decade", () => {
   assert.deepEqual(page.logTicks(0.01, 100, 20), [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100]);
   assert.deepEqual(page.logTicks(1e-8, 1e8, 6), [1e-8, 1e-5, 0.01, 10, 1e4, 1e7]);
   assert.deepEqual(page.logTicks(0.821, 0.872, 5), [0.84, 0.86]);
+  assert.deepEqual(page.logTicks(1e-6, 1, 6), [1e-6, 1e-4, 0.01, 1]);
+  assert.deepEqual(page.logTicks(2, 70, 3), [2, 10, 50]);
   assert.deepEqual(page.logValueTicks("m", 0.821, 0.872, 5).labels, ["0.84", "0.86"]);
 });
 
@@ -279,6 +281,42 @@ test("an invalid expression names the mistake, its place and the nearest name", 
   fails("1 + 2", /needs a metric/, 6);
   fails("(".repeat(100), /too many nested/, 51);
   assert.deepEqual(page.parseExpression("train/loss_scale * lr", METRICS).names, ["train/loss_scale", "lr"], "the longest name");
+});
+
+test("an expression has the unit of its metrics only if its operations keep it", () => {
+  const metrics = ["eval/loss", "train/time_s", "a_bytes", "b_bytes"];
+  const unit = (text) => page.unitNameOf(page.parseExpression(text, metrics));
+  assert.deepEqual(["a_bytes - b_bytes", "max(a_bytes, b_bytes)", "cummax(a_bytes)"].map(unit), ["a_bytes", "a_bytes", "a_bytes"]);
+  assert.deepEqual(["a_bytes / b_bytes", "a_bytes * 2", "log(a_bytes)", "a_bytes - train/time_s"].map(unit), ["", "", "", ""]);
+  assert.equal(unit("eval/loss vs train/time_s"), "eval/loss");
+  assert.deepEqual(["cummin(eval/loss)", "eval/loss - a_bytes"].map((text) => page.parseExpression(text, metrics).runs), [true, false]);
+});
+
+test("an axis zoomed between two points has the values of both", () => {
+  const line = { x: [500, 1000], y: [1, 2] };
+  assert.deepEqual(page.spanY([line], 510, 900, false), [1, 2]);
+  assert.deepEqual(page.spanY([line], 400, 600, false), [1, 1]);
+  assert.equal(page.spanY([line], 1100, 1200, false), null);
+});
+
+test("fields with spaces or parentheses are quoted in filters, and labels with an asterisk are compared as they are", () => {
+  assert.deepEqual(["config.optimizer.lr", "min(eval/loss)", "metric.my loss", "metric.F1 (macro)"].map(page.fieldWord), ["config.optimizer.lr", "min(eval/loss)", '"metric.my loss"', '"metric.F1 (macro)"']);
+  assert.deepEqual(["metric.F1 (macro)", "min(eval/loss)", "eval/loss"].map(page.metricOf), ["F1 (macro)", "eval/loss", "eval/loss"]);
+  const files = page.valuesOf({ field: "config.data.files", type: "text", labels: ["shards/*.tar", "shards/1.tar"], values: [0, 1] });
+  assert.equal(page.brushFilter({ "config.data.files": ["shards/*.tar"] }, new Map([[files.field, files]])), '(config.data.files == "shards/*.tar")');
+  assert.deepEqual(page.partsOf(files, new Uint8Array(2).fill(1)).map((part) => part.filter), ['config.data.files == "shards/*.tar"', 'config.data.files == "shards/1.tar"']);
+});
+
+test("the time of the start is a date", () => {
+  const started = page.valuesOf({ field: "created", type: "number", values: [1764312345, 1764398745] });
+  assert.match(started.scale.text(1764312345), /^2025-11-28/);
+  for (const { label } of started.scale.ticks(4)) assert.match(label, /[-:]/);
+});
+
+test("a picture of a chart with names in any script can be encoded", () => {
+  const lines = [25, 27, 29, 31].map((letters, i) => ({ key: String(i), label: `${"a".repeat(letters)}🚀🚀🚀🚀🚀`, color: "#000", x: [0, 1], y: [1, 2] }));
+  const colors = { paper: "#fff", ink: "#000", soft: "#555", grid: "#ddd" };
+  encodeURIComponent(page.chartSvg({ title: "t", name: "t", xName: "step", xKind: "step", lines, range: null, limits: null, log: false, width: 720, height: 320, font: "sans", colors }));
 });
 
 test("brushes select runs, as filters and in the URL", () => {

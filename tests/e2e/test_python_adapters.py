@@ -133,6 +133,18 @@ def test_the_logger_of_lightning(tmp_path):
     assert [row for row in values if row[0] == "train/loss"] == model.logged
     assert run.config["width"] == 2 and json.dumps(run.config)
 
+    class Failing(Model):
+        def training_step(self, batch, index):
+            raise ValueError("no loss")
+
+    trainer = lightning.Trainer(max_epochs=1, accelerator="cpu", logger=LockstepLogger(name="failing", dir=tmp_path / "failing", agent=False),
+                                enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+    with pytest.raises(ValueError, match="no loss"):
+        trainer.fit(Failing(), torch.utils.data.DataLoader(torch.randn(2, 2)))
+    (run,) = lockstep.runs(tmp_path / "failing")
+    shown = processes.run([processes.LOCKSTEP, "runs", "show", run.id, "--json", "--dir", tmp_path / "failing"], tmp_path)
+    assert (run.state, json.loads(shown.out)["reason"]) == ("failed", "ValueError: no loss")
+
 
 class OneRank:
     """The parallel dimensions of a training on one rank."""

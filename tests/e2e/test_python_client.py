@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import warnings
+import weakref
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ from lockstep.event_log import message_pack, writer
 from lockstep.event_log.reader import read_log
 from lockstep.event_log.writer import LogWriter
 from lockstep.importers import wandb as peer
-from lockstep.recording import api
+from lockstep.recording import api, values
 from processes import LOCKSTEP, SOURCE
 
 
@@ -434,6 +435,104 @@ def test_bad_values_are_one_line_and_never_an_exception(runs, capsys):
     assert lockstep.runs(runs)[0].config["3"] == {"4": [5, 6]}
 
 
+def test_values_of_any_kind_leave_a_log_that_the_command_reads(runs, capsys):
+    table = lockstep.Table(columns=["a", "b"], data=[[1, 2]])
+    table.data.append([1])
+    pixels = [[[1, 2, 3], [4, 5, 6]]]
+    with start(runs) as run:
+        run.log({"image": lockstep.Image(pixels, caption=3), "html": lockstep.Html("<p>", caption=4), "table": table})
+        run.summary.update({f"c{i}": i for i in range(10001)})
+        run.text("note", level="critical")
+        run.log({"after": 1.0})
+    shown = json.loads(query(runs, "show", run.id, "--json"))
+    assert (shown["state"], len(shown["summary"]), shown["summary"]["after"]) == ("finished", 10002, 1.0)
+    assert [line for *_, line in lockstep.runs(runs)[0].texts()] == ["note"]
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 and "a row of the table does not have 2 values" in lines[0] and "level='critical': expected one of debug, info" in lines[1], lines
+
+
+def test_rows_without_commit_are_recorded_when_the_step_changes(runs):
+    with start(runs) as run:
+        for step in range(3):
+            run.log({"a": step}, step=step, commit=False)
+            run.log({"b": step}, step=step, commit=False)
+    assert read_back(runs, run.id) == [(name, step, str(float(step)), 0) for name in "ab" for step in range(3)]
+
+
+def test_recorded_values_are_neither_kept_nor_change(runs):
+    class Value:
+        number = 1.0
+
+        def __float__(self):
+            return self.number
+
+    value = Value()
+    kept = weakref.ref(value)
+    with start(runs) as run:
+        for _ in range(2):  # the second row is packed as the first one
+            run.log({"a": value})
+        value.number = 5.0
+        assert run.summary["a"] == 1.0
+        del value
+        gc.collect()
+        assert kept() is None
+
+
+def test_many_different_rows_take_no_memory(runs, monkeypatch):
+    monkeypatch.setattr("lockstep.recording.run.MAX_LAYOUTS", 10)
+    with start(runs) as run:
+        for step in range(100):
+            run.log({f"m{step}": step, "always": step}, step=step)
+            assert len(run._layouts) + len(run._layouts_of_others) <= 10
+        assert dict(run.summary) == {"always": 99.0, **{f"m{step}": float(step) for step in range(100)}}
+
+
+def test_config_and_summary_are_saved_as_dicts(runs):
+    with start(runs, config={"lr": 0.1}) as run:
+        run.summary.best = 0.9
+        run.summary |= {"worst": 0.1}
+        assert run.summary.setdefault("best", 0.0) == run.summary.best == 0.9
+        for copied in (copy.deepcopy, lambda members: pickle.loads(pickle.dumps(members))):
+            assert (copied(run.config), copied(run.summary)) == ({"lr": 0.1}, {"best": 0.9, "worst": 0.1})
+        with pytest.raises(AttributeError, match="the summary has no 'median'"):
+            print(run.summary.median)
+    assert lockstep.runs(runs)[0].summary == {"best": 0.9, "worst": 0.1}
+
+
+def test_a_value_that_raises_anything_leaves_the_others(runs):
+    class Raising:
+        def __float__(self):
+            raise KeyError("x")
+
+    with start(runs) as run:
+        run.log({"good": 1.0, "bad": Raising()})
+    assert lockstep.runs(runs)[0].summary == {"good": 1.0}
+
+
+@pytest.mark.parametrize("pixels, expected", [([[0.5, math.inf]], [[[128], [255]]]), ([[math.nan, 0.5, 1.0]], [[[0], [128], [255]]])])
+def test_pixels_that_are_not_finite(pixels, expected):
+    assert values._pixel_rows(pixels) == expected
+
+
+def test_histograms_of_large_equal_values():
+    histogram = lockstep.Histogram([1e17] * 3)
+    assert sum(histogram.counts) == 3 and histogram.edges == sorted(set(histogram.edges))
+
+
+def test_how_a_with_block_ends(tmp_path, runs):
+    for raised, state, code, reason in ((KeyboardInterrupt(), "killed", 130, "interrupted"), (SystemExit(3), "failed", 3, "SystemExit: 3")):
+        with pytest.raises(type(raised)), start(runs, id=state):
+            raise raised
+        shown = json.loads(query(runs, "show", state, "--json"))
+        assert (shown["state"], shown["exit"], shown["reason"]) == (state, code, reason), shown
+
+
+def test_a_rank_that_does_not_log_reports_its_failure_in_a_with_block(tmp_path, runs):
+    (runs / "r" / "events").mkdir(parents=True)
+    ended = run_script(tmp_path, "with lockstep.init(id='r', dir='runs', agent=False): raise ValueError('boom')", RANK=1, WORLD_SIZE=2, LOCAL_RANK=1)
+    assert ended.code == 1 and "boom" in next((runs / "r").rglob("trainer-00001.json")).read_text(), ended.err
+
+
 def test_bad_arguments_are_named(runs):
     for arguments, text in [({"ranks": "some"}, "ranks='some': expected 'main', 'node', 'all', or a list"), ({"id": "../x"}, "id='../x': expected"),
                             ({"resume": "maybe"}, "resume='maybe': expected"), ({"resume": "must", "id": "x"}, "there is no run x"),
@@ -518,6 +617,26 @@ def test_the_summary_of_a_resumed_run_has_the_values_before_its_first_step(runs)
         run.log({"b": 7}, step=5)
     assert json.loads(query(runs, "show", "r", "--json"))["summary"] == {"a": 4, "b": 7}
     assert lockstep.runs(runs)[0].summary == {"a": 4, "b": 7}
+
+
+def test_the_summary_of_the_run_that_is_continued_can_be_read(runs):
+    with start(runs, id="r") as run:
+        run.log({"accuracy": 0.5}, step=1)
+        run.summary["best"] = 0.9
+        run.log({"accuracy": 0.4}, step=2)
+    with start(runs, id="r", resume="allow") as run:
+        assert dict(run.summary) == {"accuracy": 0.4, "best": 0.9}
+        run.log({"b": 1.0}, step=2)
+        assert dict(run.summary) == {"accuracy": 0.5, "best": 0.9, "b": 1.0}, "without what the first step took back"
+
+
+def test_a_run_whose_last_records_are_media_continues_after_them(runs):
+    for resume in (None, "allow"):
+        with start(runs, id="r", resume=resume) as run:
+            assert run.step == (-1 if resume is None else 2)
+            for step in range(3) if resume is None else range(1, 3):
+                run.log({"h": [1, 2, step]}, step=step)
+    assert [value["step"] for _, value in read_log(str(runs / "r" / "events" / "rank-00000.lsev")).media] == [0, 1, 2]
 
 
 def test_results_can_be_added_to_a_finished_and_to_a_running_run(runs):
@@ -1099,6 +1218,18 @@ def test_an_artifact_that_is_a_link_is_its_file(tmp_path, runs, monkeypatch):
     with start(runs) as run:
         artifact = run.log_artifact(tmp_path / "best.pt")
         assert artifact.version == "v1" and (Path(artifact.download(str(tmp_path / "out"))) / "best.pt").read_bytes() == b"weights"
+
+
+def test_an_artifact_with_two_files_of_one_name_leaves_both(tmp_path, runs, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # on the same file system, so that files are not copied
+    artifact = lockstep.Artifact("net", type="model")
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.pt").write_text(name)
+        artifact.add_file(str(tmp_path / name / "model.pt"))
+    with start(runs) as run:
+        run.log_artifact(artifact).wait()
+    assert [(tmp_path / name / "model.pt").read_text() for name in "ab"] == ["a", "b"]
 
 
 def test_an_artifact_that_cannot_be_stored_is_one_line(tmp_path, runs, monkeypatch, capsys):

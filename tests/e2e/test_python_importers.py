@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -54,6 +55,16 @@ def test_event_files_of_tensorboard(tmp_path):
         media = {value["name"]: value for path in Path(run.dir).glob("events/*") for _, value in read_log(str(path)).media}
         assert sum(media["weights"]["counts"]) == 4 and (media["image"]["width"], media["image"]["height"]) == (5, 4)
         assert [line for *_, line in run.texts()] == ["note/text_summary: hello"]
+
+
+def test_steps_after_a_restart_replace_those_before(tmp_path):
+    tensorboard = pytest.importorskip("torch.utils.tensorboard")
+    for first, purge, number in ((0, None, 1.0), (3, 3, 2.0)):
+        with tensorboard.SummaryWriter(tmp_path / "tb", purge_step=purge) as writer:
+            for step in range(first, 5):
+                writer.add_scalar("loss", number, step)
+    (run,) = imported(tmp_path, "tensorboard", tmp_path / "tb")
+    assert values_of(run) == exported(tmp_path, run) == [("loss", step, "1.0" if step < 3 else "2.0") for step in range(5)]
 
 
 def test_images_and_histograms_as_tensorflow_2_writes_them(tmp_path):
@@ -114,7 +125,7 @@ for step in range(50):
 run.log({"loss": math.nan}, step=60)
 run.define_metric("low", summary="min"), run.define_metric("both", summary="min,max")
 run.log({"low": 1, "both": 1})
-run.log({"low": 2, "both": 2, "h": wandb.Histogram(np_histogram=numpy.histogram([1, 2, 4], 4))})
+run.log({"low": 2, "both": 2, "h": wandb.Histogram(np_histogram=numpy.histogram([1, 2, 4], 4)), "img": wandb.Image(numpy.zeros((4, 5, 3), "u1"))})
 run.summary["best"] = 0.25
 run.finish()
 """)
@@ -139,6 +150,8 @@ def test_a_line_of_mlflow_that_is_cut_off_is_left_out(tmp_path):
     (folder / "metrics").mkdir(parents=True)
     (folder / "meta.yaml").write_text("run_name: net\nstatus: 3\n")
     (folder / "metrics" / "loss").write_text("1700000000000 0.5 1\n1700000000001 0.25 2\n17000")
+    shutil.copytree(folder, folder.with_name("deleted"))
+    (folder.with_name("deleted") / "meta.yaml").write_text("run_name: gone\nstatus: 3\nlifecycle_stage: deleted\n")
     ended = processes.run([sys.executable, "-m", "lockstep.importers", "mlflow", "mlruns"], tmp_path)
     assert ended.code == 0 and ended.err == ("lockstep: warning: mlruns/1/run/metrics/loss:3: expected a time, a value and a step; "
                                              "this line is not imported\n")

@@ -23,6 +23,7 @@ RankView inside(int rank, uint64_t operations, const std::string& name, double i
   view.progress.operation = name;
   view.progress.idle_s = idle_s;
   view.progress.warn_after_s = 3;
+  view.progress.longest_step_s = 0.1;
   view.progress.timeout_s = 600;
   return view;
 }
@@ -101,6 +102,13 @@ TEST_CASE("hang: usual waits are not reported") {
   CHECK_FALSE(find_hang({waits, outside(1, 11, Phase::Forward, 8)}));
   CHECK_FALSE(find_hang({waits}));
   CHECK_FALSE(find_hang({}));
+  // In the first step, nothing says how long a step may take.
+  waits.progress.longest_step_s = 0;
+  auto first = outside(1, 11, Phase::Forward, 8);
+  first.progress.longest_step_s = 0;
+  CHECK_FALSE(find_hang({waits, first}));
+  waits.progress.idle_s = 31;
+  CHECK(find_hang({waits, first}));
 }
 
 TEST_CASE("hang: ranks in different operations, stopped processes and silent networks") {

@@ -33,8 +33,8 @@ void fields(V& v, DistributedSection& c) {
   v("step_timeout", c.step_timeout, "how long a rank waits for the others in a training step");
   v("hang_warning", c.hang_warning,
     "how long ranks may wait before `lockstep launch` reports a hang, with the rank they wait for "
-    "and its stacks; at least three times the longest step so far; ten times as long outside of "
-    "steps");
+    "and its stacks; at least three times the longest step so far; ten times as long in the "
+    "first step and outside of steps");
   v("slow_ranks", c.slow_ranks, "what happens to a rank that is slower than the others");
 }
 

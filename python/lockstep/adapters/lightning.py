@@ -1,5 +1,7 @@
 """A logger of Lightning: Trainer(logger=LockstepLogger(name="demo"))."""
 
+import signal
+import sys
 from argparse import Namespace
 from typing import Any, Mapping
 
@@ -11,7 +13,7 @@ except ImportError:
     from pytorch_lightning.utilities.rank_zero import rank_zero_only  # type: ignore[no-redef]
 
 from lockstep.recording.api import init
-from lockstep.recording.run import Run
+from lockstep.recording.run import Run, describe
 
 
 class LockstepLogger(Logger):
@@ -59,7 +61,11 @@ class LockstepLogger(Logger):
     @rank_zero_only
     def finalize(self, status: str) -> None:
         if self._run is not None and self._is_own and status != "success":
-            self._run.finish(1, reason=f"Lightning: {status}")
+            failure = sys.exc_info()[1]  # Lightning ends its loggers while it handles what ended the training
+            if isinstance(failure, KeyboardInterrupt):
+                self._run.finish(130, reason="interrupted", signal=int(signal.SIGINT))
+            else:
+                self._run.finish(1, reason=f"Lightning: {status}" if failure is None else describe(type(failure), failure))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_run": None}

@@ -92,6 +92,9 @@ class LogWriter:
             elif frame.kind == frames.SCALARS:
                 step = struct.unpack_from("<q", frame.payload)[0]
                 self.last_step = max(step, self.last_step if self.last_step is not None else step)
+            elif frame.kind in (frames.HISTOGRAM, frames.IMAGE, frames.TABLE, frames.CLIP):
+                step = int(message_pack.unpacked(frame.payload).get("step", 0))
+                self.last_step = max(step, self.last_step if self.last_step is not None else step)
             elif frame.kind == REWIND:
                 self.last_step = struct.unpack_from("<q", frame.payload)[0]
             elif frame.kind == IDENTITY:
@@ -212,7 +215,7 @@ class LogWriter:
         if self.config is not None:
             copies += frames.frame(CONFIG, message_pack.packed(self.config))
         for name, key in self.keys.items():
-            copies += frames.frame(KEY, _LENGTH.pack(key) + name.encode())
+            copies += frames.frame(KEY, _LENGTH.pack(key) + name.encode("utf-8", "replace"))
         end = HEADER_BYTES + 8 + 1 + 12 + len(copies)
         beginning = frames.HEADER + frames.frame(CONTINUED, struct.pack("<IQ", number, end)) + copies
         try:
@@ -278,7 +281,9 @@ class LogWriter:
         self.append(REWIND, struct.pack("<q", step))
 
     def write_summary(self, values: dict[str, Any]) -> None:
-        self.write_map(SUMMARY, values)
+        names = list(values)
+        for at in range(0, len(names), message_pack.MAX_KEYS):  # a map with more is corrupt to readers
+            self.write_map(SUMMARY, {name: values[name] for name in names[at:at + message_pack.MAX_KEYS]})
 
     def write_end(self, end: dict[str, Any]) -> None:
         with self.lock:

@@ -24,7 +24,10 @@ class ImportedRun:
         self._log.write_identity({**job, "job_type": None, "job_id": self.id, "rank": 0, "node_rank": 0, "local_rank": 0, "pid": 0,
                                   "planned": {"steps": None, "epochs": None}})
         self._log.write_config(plain(dict(config)))
+        tags = list(tags)
         valid = [tag for tag in tags if run_files.is_tag(tag)]
+        if len(valid) < len(tags):
+            warn(f"{self.id}: tags that are not valid here are left out: {', '.join(repr(tag) for tag in tags if tag not in valid)}")
         if valid or note:
             run_files.write_tags(run_dir, valid, note[:run_files.MAX_NOTE_BYTES // 4])
         run_files.write_json(run_dir / "run.json", job)
@@ -39,6 +42,10 @@ class ImportedRun:
         layout.arguments[5::2] = [values[name] for name in layout.names]
         if layout.names:
             self._log.append(SCALARS, layout.pack(*layout.arguments)[1:])
+
+    def rewind(self, step: int) -> None:
+        """Discards what has a later step."""
+        self._log.write_rewind(step)
 
     def text(self, line: str) -> None:
         self._log.write_text(1, line)

@@ -14,6 +14,7 @@ _STATES = {"3": "finished", "4": "failed", "5": "killed", "FINISHED": "finished"
 def sources(path: Path) -> list[Path]:
     """The folders of the runs of all experiments in `path`."""
     metas = [meta for pattern in ("meta.yaml", "*/meta.yaml", "*/*/meta.yaml") for meta in sorted(path.glob(pattern))]
+    metas = [meta for meta in metas if _meta(meta).get("lifecycle_stage") != "deleted"]
     return [meta.parent for meta in metas if (meta.parent / "metrics").is_dir() or (meta.parent / "params").is_dir()]
 
 

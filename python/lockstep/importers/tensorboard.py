@@ -7,6 +7,7 @@ from typing import Any, Iterator
 from lockstep.event_log.frames import HISTOGRAM, IMAGE
 from lockstep.importers import ImportedRun
 from lockstep.importers.protobuf import Truncated, double, fields, signed, text
+from lockstep.recording.run import warn
 
 _FLOATS = {1: "<f", 2: "<d", 3: "<i", 9: "<q"}  # of a tensor's bytes, by type
 _REPEATED = {1: (5, "<f"), 2: (6, "<d")}
@@ -26,6 +27,9 @@ def import_run(folder: Path, root: Path, directory: Path) -> str:
     plugins: dict[str, str] = {}  # of each tag; later events need not say it
     for event in events:
         step, time = signed(event, 2), double(event, 1)
+        if any(signed(fields(session), 1) == 1 for session in event.get(7, [])):  # a restart: later steps are replaced
+            rows = {moment: values for moment, values in rows.items() if moment[0] < step}
+            run.rewind(step - 1)
         for summary in event.get(5, []):
             for value in fields(summary).get(1, []):
                 _take(run, rows, plugins, step, time, fields(value))
@@ -44,6 +48,7 @@ def _events(file: Path) -> Iterator[dict[int, list[Any]]]:
         try:
             yield fields(data[at + 12:at + 12 + size])
         except Truncated:
+            warn(f"{file}: corrupt from byte {at} on; what follows is not imported")
             return
         at += 16 + size
 

@@ -42,7 +42,10 @@ def import_run(file: Path, _path: Path, directory: Path) -> str:
         for part in record.get(_SUMMARY, []):
             _update(summary, part)
         for message in map(fields, record.get(_HISTORY, [])):
-            values = {key: value for key, value in map(_item, message.get(1, []))}
+            values = {}
+            for key, value in map(_item, message.get(1, [])):
+                is_histogram = isinstance(value, dict) and value.get("_type") == "histogram"  # one item, as before wandb 0.18
+                values.update({f"{key}/{part}": one for part, one in value.items()} if is_histogram else {key: value})
             steps = [signed(fields(step), 1) for step in message.get(2, [])]
             history.append((steps[0] if steps else int(values.get("_step", 0)), values))
         for message in map(fields, record.get(_EXIT, [])):
@@ -50,7 +53,8 @@ def import_run(file: Path, _path: Path, directory: Path) -> str:
     config.pop("_wandb", None)
     run = ImportedRun(directory, name, created, config, group=group, host=host, tags=tags, note=notes)
     for step, values in history:
-        numbers = {key: float(value) for key, value in _flat(values) if _is_number(value)}
+        media = tuple(key.removesuffix("_type") for key in values if key.endswith("/_type"))  # their sizes are no metrics
+        numbers = {key: float(value) for key, value in _flat(values) if _is_number(value) and not key.startswith(media)}
         if numbers:
             run.row(step, float(values.get("_timestamp", created)), numbers, float(numbers.get("epoch", 0.0)))
         for key in [key.removesuffix("/_type") for key, value in values.items() if key.endswith("/_type") and value == "histogram"]:

@@ -58,6 +58,8 @@ def init(project: str | None = None, *, name: str | None = None, config: Any = N
     is_logging = _ranks.logs(ranks, place) and mode != "disabled"
     if is_logging:
         _report_misspelled(ignored)
+        if resume in (True, "auto") and not id and "LOCKSTEP_RUN_ID" not in os.environ:
+            warn(f"init(resume={resume!r}) without id= starts a new run; give the id of the run to continue")
     display = name or project or _script_name()
     members = _config_of(config)
     launched = os.environ.get("LOCKSTEP_RUN_ID", "")
@@ -109,7 +111,7 @@ def _report_misspelled(ignored: Mapping[str, Any]) -> None:
 
 def _verify_resume(run_dir: Path, rank: int, resume: bool | str | None, is_given: bool) -> None:
     exists = (run_dir / "events" / f"rank-{rank:05}.lsev").exists()
-    if exists and (resume in ("never", False) or resume is None and is_given):
+    if exists and (resume == "never" or not resume and is_given):  # after a restart, that of `lockstep launch` exists
         raise ValueError(f"the run {run_dir.name} exists in {run_dir.parent}; continue it with resume='allow', "
                          "or add to it with lockstep.attach()")
     if resume == "must" and not exists:
@@ -163,7 +165,12 @@ def _added_entry(id: str, run_dir: Path, logs: list[Path]) -> Run:
     number = int(logs[-1].stem.removeprefix("rank-")) + 1
     job = run_files.read_json(run_dir / "run.json") or {}
     number = max(number, int(job.get("world_size", 1)))
-    log = LogWriter(run_dir / "events" / f"rank-{number:05}.lsev", warn)
+    while True:
+        try:
+            log = LogWriter(run_dir / "events" / f"rank-{number:05}.lsev", warn)
+            break
+        except BlockingIOError:  # another process that adds to the run has begun meanwhile
+            number += 1
     name = f"{job.get('name') or id}-added-{number}"
     group = job.get("group") or id
     entry = _ranks.Entry(f"{id}-added-{number}", name, group, "added")
@@ -267,8 +274,9 @@ def _detach_all() -> None:
 
 
 def _report_failure(run: Run, place: Any) -> None:
-    if _failure is not None and not issubclass(_failure[0], KeyboardInterrupt) and Path(run.dir, "events").is_dir():
-        run_files.write_end_fact(Path(run.dir), place.rank, {"state": "failed", "exit": 1, "rank": place.rank, "reason": describe(*_failure)})
+    failure = run.failure or _failure
+    if failure is not None and not issubclass(failure[0], KeyboardInterrupt) and Path(run.dir, "events").is_dir():
+        run_files.write_end_fact(Path(run.dir), place.rank, {"state": "failed", "exit": 1, "rank": place.rank, "reason": describe(*failure)})
 
 
 # The module's functions.

@@ -79,6 +79,7 @@ def publish(store: Path, run: str, artifact: Artifact, aliases: Iterable[str]) -
         for path, target in artifact.files:
             copy = Path(directory) / target
             copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.unlink(missing_ok=True)  # of two files with one name the last; a copy would be written into the first
             try:
                 copy.hardlink_to(path.resolve())
             except OSError:

@@ -16,7 +16,7 @@ class Clip:
     what, kinds = "", ""  # of the subclass, for messages
 
     def __init__(self, data: Any, caption: str | None) -> None:
-        self.caption = caption or ""
+        self.caption = "" if caption is None else str(caption)
         self.type, self.bytes, self.problem = "", b"", ""
         if isinstance(data, Clip):
             self.type, self.bytes, self.problem = data.type, data.bytes, data.problem

@@ -12,6 +12,10 @@ class Config(dict[str, Any]):
         super().__init__(members)
         object.__setattr__(self, "_changed", changed)
 
+    def __reduce__(self) -> Any:
+        """A copy, and what is saved with a checkpoint, is a dict."""
+        return dict, (dict(self),)
+
     def __setitem__(self, key: Any, value: Any) -> None:
         super().__setitem__(str(key), value)
         object.__getattribute__(self, "_changed")()
@@ -63,7 +67,34 @@ class Summary(dict[str, Any]):
 
     def __init__(self, last_values: Callable[[], dict[str, float]], record: Callable[[dict[str, Any]], None]) -> None:
         super().__init__()
-        self._last_values, self._record = last_values, record
+        object.__setattr__(self, "_before", dict)
+        object.__setattr__(self, "_last_values", last_values)
+        object.__setattr__(self, "_record", record)
+
+    def start_with(self, read: Callable[[], dict[str, Any]]) -> None:
+        """`read` returns that of the run that is continued; called when the summary is first read: of a long run that takes long."""
+        object.__setattr__(self, "_before", read)
+
+    def __reduce__(self) -> Any:
+        return dict, (self._merged(),)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"the summary has no '{name}'") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        if str(key) not in self:
+            self[key] = default
+        return self[str(key)]
+
+    def __ior__(self, members: Any) -> "Summary":  # type: ignore[override,misc]
+        self.update(members)
+        return self
 
     def take(self, values: dict[str, float]) -> None:
         """Values that define_metric() asks for."""
@@ -106,4 +137,6 @@ class Summary(dict[str, Any]):
         return key in self._merged()
 
     def _merged(self) -> dict[str, Any]:
-        return {**self._last_values(), **dict(super().items())}
+        before = self._before()
+        object.__setattr__(self, "_before", lambda: before)
+        return {**before, **self._last_values(), **dict(super().items())}

@@ -22,6 +22,7 @@ from lockstep.recording.members import Config, Summary
 from lockstep.recording.values import MAX_TEXT, Histogram, Image, Table, number_of, numbers_in, plain
 
 FINISH_TIMEOUT_S = 10.0
+MAX_LAYOUTS = 1000  # sets of names whose packing is kept
 LEVELS = {"debug": 0, "info": 1, "warn": 2, "warning": 2, "error": 3}
 
 
@@ -47,7 +48,7 @@ def warn(line: str) -> None:
 class _Layout:
     """How the rows of one set of names are packed."""
 
-    __slots__ = ("pack", "arguments", "size", "unfinished", "finished", "epoch", "names")
+    __slots__ = ("pack", "arguments", "size", "unfinished", "finished", "epoch", "names", "data", "zeros", "unpack")
 
     def __init__(self, names: list[str], keys: list[int]) -> None:
         packing = struct.Struct("<Bqdd" + "Id" * len(keys))
@@ -59,6 +60,9 @@ class _Layout:
         self.finished = _LENGTH.pack(packing.size | ZLIB_CHECKSUM)
         self.epoch = 5 + 2 * names.index("epoch") if "epoch" in names else 0
         self.names = names
+        self.unpack = packing.unpack
+        self.data = b""  # of the last row; the values themselves (tensors with their graphs) are not kept
+        self.zeros = [0.0] * len(keys)
 
 
 class Run:
@@ -81,6 +85,7 @@ class Run:
         self._layouts: dict[tuple[Any, ...], _Layout] = {}
         self._layouts_of_others: dict[tuple[str, ...], _Layout] = {}  # rows that log() does not pack itself
         self._pending: list[Callable[[], None]] = []  # records of signal handlers that interrupted another
+        self._last: dict[str, float] = {}  # values of rows whose layouts are forgotten
         self._is_writing = False
         self._partial: dict[str, Any] = {}
         self._waiting: dict[str, Histogram | Table] = {}  # of watch(), for the next row
@@ -93,6 +98,8 @@ class Run:
         self.config = Config({}, lambda: None)
         self.config = Config(dict(config or {}), self._config_changed)
         self.summary = Summary(self._last_values, lambda values: self._record(lambda log: log.write_summary(values)))
+        if log is not None and takes_back:
+            self._begin_summary(log)
 
     # What scripts ask for.
 
@@ -166,12 +173,14 @@ class Run:
                     memory[begin + 4:end] = _crc32(data).to_bytes(4, "little") + data
                     memory[begin:begin + 4] = layout.finished
                     log.offset = end
+                    layout.data = data
                     self.step, self._advance = at, advance
                 except BaseException:
                     self._repair(memory, begin, end, layout)
                     raise
                 finally:
                     self._is_writing = False
+                    arguments[5::2] = layout.zeros
             if self._pending:
                 self._log_pending()
         except Exception:
@@ -229,6 +238,10 @@ class Run:
         if step is not None:
             step = int(step)
         if commit is False or (commit is None and self._partial and step == self._partial_step()):
+            if self._partial and step is not None and step != self._partial_step():
+                partial, at = self._partial, self._partial_step()
+                self._partial = {}
+                self._log_row(partial, at)
             self._partial.update(values)
             self._at_partial = step if step is not None else self._partial_step()
             return
@@ -244,6 +257,7 @@ class Run:
         self._advance = int(advance)
 
     _at_partial: int | None = None
+    failure: tuple[Any, Any] | None = None  # that ended the `with` block
 
     def _partial_step(self) -> int:
         return self.step + self._advance if self._at_partial is None else self._at_partial
@@ -259,6 +273,7 @@ class Run:
             self._takes_back = False
             if log.last_step is not None and step <= log.last_step:
                 log.write_rewind(step - 1)
+                self._begin_summary(log)
         if self._definitions.are_new:
             self._apply_definitions(log)
         if self._waiting:
@@ -297,7 +312,13 @@ class Run:
         if layout.size - 8 > MAX_FRAME_LENGTH:
             self._warn_once(f"{len(known)} values in one call are too many; they are not recorded")
             return
-        log.append(SCALARS, layout.pack(*layout.arguments)[1:])
+        layout.data = layout.pack(*layout.arguments)
+        layout.arguments[5::2] = layout.zeros
+        log.append(SCALARS, layout.data[1:])
+        if len(self._layouts) + len(self._layouts_of_others) >= MAX_LAYOUTS:
+            self._last = self._last_values()
+            self._layouts.clear()
+            self._layouts_of_others.clear()
         if is_defined:
             self._update_summary(self._definitions.update((name, number) for name, _, number in known))
         if is_plain and not is_defined and not any(isinstance(v, Mapping) for v in values.values()):
@@ -340,6 +361,8 @@ class Run:
         elif isinstance(value, Histogram):
             log.write_map(HISTOGRAM, {**moment, "edges": value.edges, "counts": value.counts})
         elif isinstance(value, Table):
+            if any(len(row) != len(value.columns) for row in value.data):
+                raise ValueError(f"a row of the table does not have {len(value.columns)} values")
             if value.has_media:
                 self._warn_once(f"log(): '{name}': of images and other media in a table, the captions are recorded")
             log.write_map(TABLE, {**moment, "columns": value.columns, "rows": value.data})
@@ -359,7 +382,10 @@ class Run:
 
     def text(self, line: str, level: str = "info") -> None:
         """A message, shown with the run."""
-        self._record(lambda log: log.write_text(LEVELS[level.lower()], str(line)[:MAX_TEXT]))
+        number = LEVELS.get(str(level).lower())
+        if number is None:
+            self._warn_once(f"text(): level={level!r}: expected one of {', '.join(LEVELS)}; it is recorded as info")
+        self._record(lambda log: log.write_text(1 if number is None else number, str(line)[:MAX_TEXT]))
 
     def alert(self, title: str, text: str = "", level: str = "warning", wait_duration: Any = None) -> None:
         """Raises an alert, which sinks such as `webhook` forward."""
@@ -541,10 +567,14 @@ class Run:
         return self
 
     def __exit__(self, kind: Any, error: Any, _traceback: Any) -> None:
+        self.failure = None if kind is None or issubclass(kind, SystemExit) else (kind, error)
         if kind is None or kind is SystemExit and not error.code:
             self.finish()
+        elif issubclass(kind, KeyboardInterrupt):
+            self.finish(130, reason="interrupted", signal=2)
         else:
-            self.finish(1, reason=describe(kind, error))
+            code = error.code if kind is SystemExit and isinstance(error.code, int) else 1
+            self.finish(code, reason=describe(kind, error))
 
     def detach(self) -> None:
         """For a child process after a fork: only the parent records."""
@@ -572,11 +602,18 @@ class Run:
 
     def _last_values(self) -> dict[str, float]:
         rows = [*self._layouts.values(), *self._layouts_of_others.values()]
-        last: dict[str, float] = {}
+        last = dict(self._last)
         for layout in sorted(rows, key=lambda layout: layout.arguments[2]):
-            numbers = zip(layout.names, map(number_of, layout.arguments[5::2]))
-            last.update((name, number) for name, number in numbers if number is not None)
+            if layout.data:
+                last.update(zip(layout.names, layout.unpack(layout.data)[5::2]))
         return last
+
+    def _begin_summary(self, log: LogWriter) -> None:
+        """With what the log has of earlier processes."""
+        def read() -> dict[str, Any]:
+            before = read_log(str(log.path), False)
+            return {**before.last_values(), **before.summary}
+        self.summary.start_with(read)
 
     def _apply_definitions(self, log: LogWriter) -> None:
         """To the rows that were recorded before."""

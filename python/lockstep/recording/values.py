@@ -63,7 +63,7 @@ def number_of(value: Any) -> float | None:
         return None
     try:
         return float(value.item() if hasattr(value, "item") else value)
-    except (TypeError, ValueError, RuntimeError):
+    except Exception:  # of the user's type
         return None
 
 
@@ -106,11 +106,11 @@ def _binned(values: Sequence[float], num_bins: int) -> tuple[list[float], list[f
     values = [value for value in values if math.isfinite(value)]
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     if low == high:
-        low, high = low - 0.5, high + 0.5
+        margin = max(0.5, abs(low) * 1e-6)
+        low, high = low - margin, high + margin
     counts = [0.0] * num_bins
-    scale = num_bins / (high - low)
     for value in values:
-        counts[min(int((value - low) * scale), num_bins - 1)] += 1
+        counts[min(int((value - low) / (high - low) * num_bins), num_bins - 1)] += 1
     return counts, edges_between(low, high, num_bins)
 
 
@@ -125,7 +125,7 @@ class Image:
     """
 
     def __init__(self, data: Any, caption: str | None = None, mode: str | None = None, **_ignored: Any) -> None:
-        self.caption = caption or ""
+        self.caption = "" if caption is None else str(caption)
         if isinstance(data, Image):
             self.png, self.width, self.height = data.png, data.width, data.height
         elif isinstance(data, (str, Path)):
@@ -158,6 +158,7 @@ class Image:
     def _encode(self, data: Any) -> None:
         if hasattr(data, "detach"):  # a tensor: channels first
             data = data.detach().cpu()
+            data = data.float() if data.is_floating_point() else data
             data = (data.permute(1, 2, 0) if data.ndim == 3 and data.shape[0] in (1, 3, 4) else data).numpy()
         if str(getattr(data, "dtype", "")) == "uint8" and data.ndim in (2, 3) and data.shape[2:] in ((), (1,), (3,), (4,)) and data.size:
             self.height, self.width = data.shape[:2]
@@ -186,9 +187,10 @@ def _pixel_rows(data: Any) -> list[list[list[int]]]:
     if all(isinstance(number, int) for number in flat):
         scale, shift = 1.0, 0.0
     else:
-        low, high = min(flat), max(flat)
+        finite = [number for number in flat if math.isfinite(number)] or [0.0]
+        low, high = min(finite), max(finite)
         scale, shift = (127.5, 127.5) if -1 <= low < 0 and high <= 1 else (255.0, 0.0) if low >= 0 and high <= 1 else (1.0, 0.0)
-    return [[[min(255, max(0, round(number * scale + shift))) if number == number else 0 for number in pixel] for pixel in row] for row in rows]
+    return [[[round(min(255.0, max(0.0, number * scale + shift))) if number == number else 0 for number in pixel] for pixel in row] for row in rows]
 
 
 def _png(width: int, height: int, channels: int, raw: bytes) -> bytes:

@@ -76,14 +76,14 @@ function Loaded({ loading, choice, filter }: { loading: Loading; choice: RunChoi
   const standard = useMemo(() => new Map(data.columns.map((column) => [column.field, valuesOf(column)])), [data]);
   const settings = useMemo(() => data.columns.filter(isSetting).map((column) => standard.get(column.field)!), [standard]);
   // Columns that are not among the standard ones are requested.
-  const requested = [target, query.get("sx"), query.get("sy"), query.get("sc"), query.get("by"), ...(query.get("axes") ?? "").split(",")].filter((field): field is string => Boolean(field) && !standard.has(field!));
+  const requested = [target, query.get("sx"), query.get("sy"), query.get("sc"), query.get("by"), ...(query.get("axes") ?? "").split(","), ...Object.keys(parseBrushes(query.get("brush")))].filter((field): field is string => Boolean(field) && !standard.has(field!));
   const wanted = [...new Set(requested)].join("\n");
   const more = useAsync<Map<string, Values>>(async () => (wanted ? new Map((await source().analysis(choice, wanted.split("\n"))).columns.map((column) => [column.field, valuesOf(column)])) : new Map()), [wanted, data]);
   const columns = useMemo(() => new Map([...standard, ...(more.value ?? [])]), [standard, more.value]);
   const importance = useAsync<Importance | null>(() => (target === loading.target ? loading : loadImportance(data, choice, target)).importance, [loading, target]);
   const result = target ? columns.get(target) : undefined;
   if (!target) return <div class="empty"><h1>Analysis</h1><p>These runs have not logged any metric yet.</p><a class="button" href={link([], { q: filter, archived: query.get("archived") })}>Show in table</a></div>;
-  if (more.error) return <div class="empty"><h1>Cannot analyze these runs</h1><p>{more.error.message}</p><button type="button" class="button" onClick={() => setQuery({ target: null, sx: null, sy: null, sc: null, by: null, axes: null })}>Reset</button></div>;
+  if (more.error) return <div class="empty"><h1>Cannot analyze these runs</h1><p>{more.error.message}</p><button type="button" class="button" onClick={() => setQuery({ target: null, sx: null, sy: null, sc: null, by: null, axes: null, brush: null })}>Reset</button></div>;
   const isLoading = importance.pending && importance.value === undefined;
   // Only the axes that the URL names do not depend on the importance.
   if (!result || (more.pending && more.value === undefined) || (isLoading && !query.get("axes"))) return <p class="waiting">Loading…</p>;
@@ -112,11 +112,12 @@ function Views({ data, columns, settings, target, importance, isLoading, error, 
     const shown = chosenAxes ? chosenAxes.split(",").flatMap((field) => columns.get(field) ?? []) : ranked.slice(0, MAX_AXES).reverse();
     return [...shown.filter((column) => column.field !== target.field), target];
   }, [chosenAxes, chosenAxes ? null : ranked, target, columns]);
-  const setAxes = (next: string[]) => setQuery({ axes: next.join(",") });
+  // Without any, only the result: an empty text would be the most important ones.
+  const setAxes = (next: string[]) => setQuery({ axes: next.join(",") || target.field });
   const own = axes.slice(0, -1).map((column) => column.field);
   const chosen = useMemo(() => Array.from(inside.keys()).filter((i) => inside[i]), [inside]);
   const summary = summaryOf(target.values, chosen);
-  const best = better === "higher" ? summary.highest : summary.lowest;
+  const best = better === "higher" ? summary.highest : better === "lower" ? summary.lowest : -1;
   const isBrushed = Object.keys(brushes).length > 0;
   const x = columns.get(query.get("sx") ?? "") ?? ranked[0] ?? columns.get("duration") ?? target;
   const by = columns.get(query.get("by") ?? "") ?? ranked[0];
@@ -169,7 +170,7 @@ function Views({ data, columns, settings, target, importance, isLoading, error, 
               ))}<div class="row"><button type="button" class="button quiet mini" onClick={() => setQuery({ axes: null })}>The most important</button><button type="button" class="button quiet mini" onClick={() => setAxes([...ranked].reverse().map((column) => column.field))}>All hyperparameters</button></div></div>}
             </Popover>
           </div>
-          <Parallel columns={axes} target={target} ids={ids} names={names} brushes={brushes} settled={parsed} onOpen={open}
+          <Parallel columns={axes} target={target} ids={ids} names={names} brushes={brushes} inside={inside} settled={parsed} onOpen={open}
             onBrush={(next, done) => {
               setDragged(done ? null : next);
               if (done) setQuery({ brush: brushText(next) });
@@ -189,7 +190,7 @@ function Views({ data, columns, settings, target, importance, isLoading, error, 
             <span class="spread" />
             {!isBrushed && <span class="hint">Drag along an axis to select runs</span>}
             {isBrushed && <button type="button" class="button mini" onClick={() => setQuery({ brush: null })}>Clear</button>}
-            {isBrushed && selected.length > 1 && <button type="button" class="button mini" onClick={() => go(["analyze"], { runs: selected.join(","), target: query.get("target") })}>Only these</button>}
+            {isBrushed && selected.length > 1 && <button type="button" class="button mini" onClick={() => go(["analyze"], { ...Object.fromEntries(query), q: null, brush: null, runs: selected.join(",") })}>Only these</button>}
             {selected.length > 1 && selected.length <= MAX_COMPARED && <a class="button mini" href={link(["compare"], { runs: selected.join(",") })}><Icon name="compare" size={13} />Compare</a>}
           </div>
         </section>

@@ -8,7 +8,7 @@ import { useWidth } from "../parts/size";
 import { shownTheme } from "../settings";
 import { PAD, ParallelPlot } from "./parallel_plot";
 import { runColors } from "./run_colors";
-import { type Brush, brushBetween, type Brushes, brushSpan, insideOf, isRange, type Values } from "./values";
+import { type Brush, brushBetween, type Brushes, brushSpan, isRange, type Values } from "./values";
 
 const HEIGHT = 340;
 const MIN_GAP = 84;
@@ -20,6 +20,8 @@ interface Props {
   ids: string[];
   names: string[];
   brushes: Brushes;
+  /** The runs inside of all brushes, also those without an axis here. */
+  inside: Uint8Array;
   /** The brushes before the current drag. */
   settled: Brushes;
   /** While an axis is brushed, and when it is done. */
@@ -30,18 +32,16 @@ interface Props {
 }
 
 export function Parallel(props: Props) {
-  const { columns, target, ids, names, brushes, onBrush } = props;
+  const { columns, target, ids, names, brushes, inside, onBrush } = props;
   const host = useRef<HTMLDivElement>(null);
   const canvases = [useRef<HTMLCanvasElement>(null), useRef<HTMLCanvasElement>(null), useRef<HTMLCanvasElement>(null)] as const;
   const plot = useRef<ParallelPlot | null>(null);
   const available = useWidth(host);
   const width = available === 0 ? 0 : Math.max(available, columns.length * MIN_GAP + 2 * PAD.side - MIN_GAP);
   const [hovered, setHovered] = useState<{ run: number; x: number; y: number } | null>(null);
-  const byField = useMemo(() => new Map(columns.map((column) => [column.field, column])), [columns]);
-  const inside = useMemo(() => insideOf(brushes, byField, ids.length), [brushes, byField, ids]);
-  const now = useRef({ brushes, inside, byField });
-  now.current = { brushes, inside, byField };
-  const isBrushed = Object.keys(brushes).some((field) => byField.has(field));
+  const now = useRef({ inside });
+  now.current = { inside };
+  const isBrushed = Object.keys(brushes).length > 0;
 
   useLayoutEffect(() => {
     if (width === 0) return;

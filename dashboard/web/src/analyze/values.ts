@@ -1,8 +1,8 @@
 // The values of many runs in one field, their scale, and brushes over them.
-import { logTicks, positionTicks, settingFormat, valueTicks } from "../chart/ticks";
-import { quoted } from "../data/filter";
+import { logTicks, positionTicks, settingFormat, timeTicks, valueTicks } from "../chart/ticks";
+import { fieldWord, quoted } from "../data/filter";
 import type { ValueColumn } from "../data/source";
-import { metricValue, toNumber } from "../format";
+import { clock, day, metricValue, moment, toNumber } from "../format";
 import { isMetric, metricOf } from "../runs/columns";
 
 /** `values`: numbers, or indices into `labels`; NaN: none. `isSetting`: a setting or a label, whose equal values may be drawn apart. */
@@ -34,16 +34,17 @@ function isLogarithmic(sorted: Float64Array): boolean {
 function numberScale(field: string, values: Float64Array, canBeLog = true): Scale {
   const sorted = values.filter(Number.isFinite).sort();
   const [low, high] = sorted.length > 0 ? [sorted[0]!, sorted[sorted.length - 1]!] : [0, 1];
-  const log = canBeLog && sorted.length > 0 && isLogarithmic(sorted);
+  const log = canBeLog && field !== "created" && sorted.length > 0 && isLogarithmic(sorted);
   const flat = low === high;
   const position = flat ? () => 0.5 : log ? (value: number) => Math.log(value / low) / Math.log(high / low) : (value: number) => (value - low) / (high - low);
   const value = flat ? () => low : log ? (at: number) => low * (high / low) ** at : (at: number) => low + (high - low) * at;
   const distinct = sorted.filter((number, i) => i === 0 || number !== sorted[i - 1]);
   const settings = settingFormat(Array.from(distinct.length > 50 ? distinct.filter((_, i) => i % Math.ceil(distinct.length / 50) === 0) : distinct));
   const isSetting = isSettingField(field);
-  const text = (number: number) => (Number.isNaN(number) ? "–" : isSetting ? settings(number) : metricValue(field === "duration" ? "duration_s" : metricOf(field), number));
+  const text = (number: number) => (Number.isNaN(number) ? "–" : field === "created" ? moment(number) : isSetting ? settings(number) : metricValue(field === "duration" ? "duration_s" : metricOf(field), number));
   const ticks = (max: number): Tick[] => {
     if (flat) return [{ at: 0.5, label: text(low) }];
+    if (field === "created") return timeTicks(low, high, max).at.map((at) => ({ at: position(at), label: high - low < 86400 ? clock(at) : high - low < 7 * 86400 ? moment(at).slice(5, 16) : day(at) }));
     // Few distinct values are their own ticks.
     if (isSetting && distinct.length <= Math.min(max, 8)) return Array.from(distinct, (at) => ({ at: position(at), label: text(at) }));
     if (log) return logTicks(low, high, max).map((at) => ({ at: position(at), label: text(at) }));
@@ -139,10 +140,12 @@ export function brushFilter(brushes: Brushes, columns: ReadonlyMap<string, Value
   return Object.entries(brushes).map(([field, brush]) => {
     if (isRange(brush)) {
       const [low, high] = rounded(brush);
-      return `${field} >= ${low} and ${field} <= ${high}`;
+      return `${fieldWord(field)} >= ${low} and ${fieldWord(field)} <= ${high}`;
     }
     const isBool = columns.get(field)?.labels?.join() === "false,true";
-    return `${field} in (${brush.map((label) => (isBool ? label : quoted(label))).join(", ")})`;
+    // "in" compares as "=" does, whose asterisk matches anything.
+    if (brush.some((label) => label.includes("*"))) return `(${brush.map((label) => `${fieldWord(field)} == ${quoted(label)}`).join(" or ")})`;
+    return `${fieldWord(field)} in (${brush.map((label) => (isBool ? label : quoted(label))).join(", ")})`;
   }).join(" and ");
 }
 
@@ -188,7 +191,8 @@ export interface Part { label: string; order: number; runs: number[]; filter: st
 
 /** The runs by their value in a column; numbers with many values by ranges with about equal counts. */
 export function partsOf(column: Values, inside: Uint8Array, maxParts = 12): Part[] {
-  const { values, labels, scale, field } = column;
+  const { values, labels, scale } = column;
+  const field = fieldWord(column.field);
   const parts = new Map<number, Part>();
   const add = (order: number, i: number, label: () => string, filter: () => string) => {
     const part = parts.get(order);
@@ -202,8 +206,8 @@ export function partsOf(column: Values, inside: Uint8Array, maxParts = 12): Part
   const edges = !labels && distinct.size > maxParts ? [...new Set(Array.from({ length: 8 }, (_, k) => sorted[Math.floor((k * sorted.length) / 8)]!))] : null;
   for (const i of chosen) {
     const value = values[i]!;
-    if (Number.isNaN(value)) add(Infinity, i, () => "–", () => `not has ${field}`);
-    else if (!edges) add(value, i, () => scale.text(value), () => `${field} = ${labels && !isBool ? quoted(labels[value]) : String(value)}`);
+    if (Number.isNaN(value)) add(Infinity, i, () => "–", () => (isMetric(column.field) ? `(not has ${field} or ${field} = nan)` : `not has ${field}`));
+    else if (!edges) add(value, i, () => scale.text(value), () => `${field} == ${labels && !isBool ? quoted(labels[value]) : String(value)}`);
     else {
       let k = edges.length - 1;
       while (k > 0 && edges[k]! > value) k--;

@@ -12,7 +12,7 @@ import { axis, chartSize, closedSections, expressions, hiddenMetrics, logScale, 
 import { ChartCard, type Plot } from "./chart_card";
 import type { Line, BandCurve } from "./line";
 import { changeSetting, useChartSettings } from "./chart_settings";
-import { type Expression, expressionLines, parseExpression } from "./expression";
+import { type Expression, expressionLines, parseExpression, unitNameOf } from "./expression";
 import { ExpressionList } from "./expression_list";
 import { xLabel } from "./line_chart";
 
@@ -163,10 +163,10 @@ function expressionPlot(text: string, expression: Expression, of: Axis, smooth: 
   const parts = expression.names.map((name) => [name, plotOf(name)] as const);
   const { x, y } = expression;
   return {
-    name: text, title: text, axis: x ? "epoch" : of, ...(x ? { columns: ["run", x.text, y.text] as const } : {}), csv: null,
+    name: text, unit: unitNameOf(expression), title: text, axis: x ? "epoch" : of, ...(x ? { columns: ["run", x.text, y.text] as const } : {}), csv: null,
     version: `${text}|${smooth}|${parts.map(([, part]) => part.version).join()}`,
     load: async (range, points) => {
-      const lines = await Promise.all(parts.map(async ([name, part]) => [name, await part.load(range, Math.max(points, EXPRESSION_POINTS))] as const));
+      const lines = await Promise.all(parts.map(async ([name, part]) => [name, await part.load(expression.runs ? null : range, Math.max(points, EXPRESSION_POINTS))] as const));
       return expressionLines(expression, new Map(lines), smooth);
     },
   };

@@ -5,7 +5,7 @@ import { effect } from "@preact/signals";
 import { cssColor } from "../colors";
 import { metricValue, number } from "../format";
 import { Icon } from "../parts/icons";
-import { Dialog, Popover } from "../parts/overlay";
+import { Dialog, Popover, toast } from "../parts/overlay";
 import { useNearViewport } from "../parts/size";
 import { useUrlState } from "../router";
 import { shownTheme } from "../settings";
@@ -23,6 +23,8 @@ import { renderTooltip, valuesAt } from "./tooltip";
 export interface Plot {
   /** The metric. */
   name: string;
+  /** The metric whose unit and limits the values have, by default that with this name; "" for none. */
+  unit?: string;
   title: string;
   axis: Axis;
   /** Column names of a line, its x and its y, if x is not an axis of a run. */
@@ -66,7 +68,7 @@ export function ChartCard(props: CardProps) {
   const [lines, setLines] = useState<Line[]>([]);
   const off = props.large ? hidden : props.hidden ?? NONE_HIDDEN;
   const svg = () => chartSvg({
-    title: plot.name, name: plot.name, xName: xName(plot, true), xKind: plot.axis, lines: view.current.lines.filter((line) => !off.has(line.key)), range: props.range, limits: plot.limits, log: isLog, width: 720, height: 320,
+    title: plot.name, name: plot.unit ?? plot.name, xName: xName(plot, true), xKind: plot.axis, lines: view.current.lines.filter((line) => !off.has(line.key)), range: props.range, limits: plot.limits, log: isLog, width: 720, height: 320,
     font: getComputedStyle(document.body).fontFamily, colors: { paper: cssColor("--surface"), ink: cssColor("--ink"), soft: cssColor("--ink-2"), grid: cssColor("--grid") },
   });
   const csv = () => plot.csv ? saveCsv(plot.name, plot.csv) : saveDrawnCsv(plot.name, plot.columns ?? ["line", plot.axis, "value"], view.current.lines);
@@ -85,7 +87,7 @@ export function ChartCard(props: CardProps) {
                 <button type="button" onClick={() => { props.onZoom(plot.axis, null); close(); }}><Icon name="reset" size={13} />Reset zoom</button>
                 {props.remove && !props.large && <button type="button" onClick={() => { close(); props.remove!.run(); }}><Icon name="close" size={13} />{props.remove.label}</button>}
                 <hr />
-                <button type="button" onClick={() => { void savePng(plot.name, svg()); close(); }}><Icon name="download" size={13} />Save as PNG</button>
+                <button type="button" onClick={() => { savePng(plot.name, svg()).catch((error: Error) => toast(error.message, true)); close(); }}><Icon name="download" size={13} />Save as PNG</button>
                 <button type="button" onClick={() => { saveSvg(plot.name, svg()); close(); }}><Icon name="download" size={13} />Save as SVG</button>
                 <button type="button" onClick={() => { csv(); close(); }}><Icon name="download" size={13} />Save as CSV</button>
               </>
@@ -113,7 +115,7 @@ function ChartCanvas({ plot, range, log, height, near, view, card, onZoom, onPic
   const tip = useRef<HTMLDivElement>(null);
   const [state, setState] = useState<"waiting" | "empty" | "drawn" | Error>("waiting");
   const [summary, setSummary] = useState("");
-  const format = (value: number, digits?: number) => metricValue(plot.name, value, digits);
+  const format = (value: number, digits?: number) => metricValue(plot.unit ?? plot.name, value, digits);
   const requests = useRef({ latest: 0, key: "", busy: false, again: false });
   const [round, setRound] = useState(0);
   const now = useRef({ plot, range, log, height, near, format, onZoom, onPick, hidden });
@@ -157,7 +159,7 @@ function ChartCanvas({ plot, range, log, height, near, view, card, onZoom, onPic
     if (lines.length > 1) {
       highlighted.value = closest;
       const values = valuesAt(lines, x);
-      const formatColumn = columnFormat(plot.name, values.map((v) => v.value));
+      const formatColumn = columnFormat(plot.unit ?? plot.name, values.map((v) => v.value));
       write = (value) => formatColumn(value) ?? now.current.format(value);
       hovered.value = { name: plot.name, x: values[0] ? xText(plot, values[0].line.x[values[0].at]!) : "", values: new Map(values.map(({ line, at, value }) => [line.key, write(line.raw ? line.raw[at]! : value)])) };
     }
@@ -175,7 +177,7 @@ function ChartCanvas({ plot, range, log, height, near, view, card, onZoom, onPic
     const { plot, range, log, height, near } = now.current;
     if (!near || !host.current || view.lines.length === 0) return;
     view.chart ??= new LineChart(host.current, {
-      height, xKind: plot.axis, log, name: plot.name, limits: plot.limits, xName: xName(plot, false), sync: `${large ? "large" : "board"}-${plot.axis}`,
+      height, xKind: plot.axis, log, name: plot.unit ?? plot.name, limits: plot.limits, xName: xName(plot, false), sync: `${large ? "large" : "board"}-${plot.axis}`,
       onZoom: (to) => now.current.onZoom(now.current.plot.axis, to),
       onHover: hover,
       ...(onPick ? { onPick: (line: Line, curve: BandCurve | null) => now.current.onPick?.(line, curve) } : {}),

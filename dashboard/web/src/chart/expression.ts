@@ -3,10 +3,13 @@
 //   power = ["-"] atom ["^" power]        atom = number | metric | function "(" sum *("," sum) ")" | "(" sum ")"
 // A metric is the longest known name at its place. With "vs", the second sum is the horizontal axis.
 import { type Line, smooth } from "./line";
+import { unitOf } from "./ticks";
 
 type Evaluate = (values: (name: string) => ArrayLike<number>, count: number) => ArrayLike<number>;
-interface Sum { names: string[]; evaluate: Evaluate; text: string }
-export interface Expression { y: Sum; x: Sum | null; names: string[] }
+/** `keepsUnit`: only sums, extremes and smoothing of metrics, whose unit the values have. */
+interface Sum { names: string[]; evaluate: Evaluate; text: string; keepsUnit: boolean }
+/** `runs`: a value depends on all before it. */
+export interface Expression { y: Sum; x: Sum | null; names: string[]; runs: boolean }
 
 export class ExpressionError extends Error {
   constructor(message: string, readonly column: number) {
@@ -44,6 +47,8 @@ class Parser {
   private at = 0;
   private used = new Set<string>();
   private depth = 0;
+  private keepsUnit = true;
+  private runs = false;
   constructor(private text: string, private names: readonly string[]) {}
 
   whole(): Expression {
@@ -53,20 +58,24 @@ class Parser {
     if (this.at < this.text.length) this.fail(`unexpected "${this.text.slice(this.at, this.at + 12)}"`);
     const names = [...new Set([...y.names, ...(x?.names ?? [])])];
     if (names.length === 0) this.fail("an expression needs a metric");
-    return { y, x, names };
+    return { y, x, names, runs: this.runs };
   }
 
   private sum(): Sum {
     this.used = new Set();
+    this.keepsUnit = true;
     this.space();
     const from = this.at;
     const evaluate = this.chain(["+", "-"], () => this.chain(["*", "/"], () => this.power()));
-    return { names: [...this.used], evaluate, text: this.text.slice(from, this.at).trim() };
+    return { names: [...this.used], evaluate, text: this.text.slice(from, this.at).trim(), keepsUnit: this.keepsUnit };
   }
 
   private chain(signs: string[], part: () => Evaluate): Evaluate {
     let left = part();
-    for (let sign = this.sign(signs); sign; sign = this.sign(signs)) left = combined(operators[sign]!, left, part());
+    for (let sign = this.sign(signs); sign; sign = this.sign(signs)) {
+      if (sign === "*" || sign === "/") this.keepsUnit = false;
+      left = combined(operators[sign]!, left, part());
+    }
     return left;
   }
 
@@ -76,7 +85,9 @@ class Parser {
       return (values, count) => Float64Array.from(of(values, count), (value) => -value);
     }
     const base = this.atom();
-    return this.sign(["^"]) ? combined(operators["^"]!, base, this.power()) : base;
+    if (!this.sign(["^"])) return base;
+    this.keepsUnit = false;
+    return combined(operators["^"]!, base, this.power());
   }
 
   private atom(): Evaluate {
@@ -112,6 +123,8 @@ class Parser {
     const given: Evaluate[] = [];
     do given.push(this.chain(["+", "-"], () => this.chain(["*", "/"], () => this.power()))); while (this.sign([","]));
     if (!this.sign([")"])) this.fail("a closing parenthesis is missing");
+    if (["exp", "log", "log10", "sqrt"].includes(name)) this.keepsUnit = false;
+    if (name in RUNNING) this.runs = true;
     const [least, most] = ARGUMENTS[name] ?? [1, 1];
     if (given.length < least || given.length > most) this.fail(`${name} takes ${least === most ? least : `${least} to ${most}`} ${most === 1 ? "value" : "values"}`, from);
     return (values, count) => {
@@ -170,6 +183,13 @@ function nearestName(word: string, names: readonly string[]): string {
 export function parseExpression(text: string, names: readonly string[]): Expression {
   if (text.length > 500) throw new ExpressionError("an expression has at most 500 characters", 501);
   return new Parser(text, names).whole();
+}
+
+/** The metric whose unit the values of an expression have, or "". */
+export function unitNameOf({ y: { names, keepsUnit } }: Expression): string {
+  const [first, ...others] = names;
+  const suffix = (name: string) => unitOf(name, 1).suffix;
+  return first !== undefined && keepsUnit && others.every((name) => suffix(name) === suffix(first)) ? first : "";
 }
 
 /** Values of a line at `x` by linear interpolation; NaN outside of its points. */

@@ -88,6 +88,15 @@ export function extentX(lines: readonly Line[]): [number, number] | null {
   return low <= high ? [low, high] : null;
 }
 
+/** The points between two x; without any, the two next to them. The first, and the one after the last. */
+function pointsBetween(x: ArrayLike<number>, x0: number, x1: number): [number, number] {
+  let first = 0;
+  while (first < x.length && x[first]! < x0) first++;
+  let last = first;
+  while (last < x.length && x[last]! <= x1) last++;
+  return last > first || first === 0 || first === x.length ? [first, last] : [first - 1, first + 1];
+}
+
 /** The minimum and maximum drawn between two x; null without values. On a logarithmic scale, of positive values only. */
 export function spanY(lines: readonly Line[], x0: number, x1: number, log: boolean): [number, number] | null {
   let low = Infinity;
@@ -96,8 +105,9 @@ export function spanY(lines: readonly Line[], x0: number, x1: number, log: boole
     const { x, y } = line;
     const lo = line.extremes?.lo ?? line.band?.lo ?? line.lo ?? line.raw ?? y;
     const hi = line.extremes?.hi ?? line.band?.hi ?? line.hi ?? line.raw ?? y;
-    for (let i = 0; i < x.length; i++) {
-      if (x[i]! < x0 || x[i]! > x1) continue;
+    // Of a line without points between both, the ends of the part that crosses.
+    const [first, last] = pointsBetween(x, x0, x1);
+    for (let i = first; i < last; i++) {
       for (const v of [lo[i]!, hi[i]!, y[i]!]) {
         if (!Number.isFinite(v) || (log && v <= 0)) continue;
         if (v < low) low = v;

@@ -24,8 +24,12 @@ const ROW = 18;
 const RIGHT = 18;
 const MAX_LEGEND_ENTRIES = 60;
 
-const escaped = (text: string) => text.replace(/[&<>"']/g, (one) => `&#${one.charCodeAt(0)};`).replace(/[^\P{Cc}\n]/gu, " ");
-const short = (text: string, letters: number) => (text.length > letters ? `${text.slice(0, Math.max(1, letters - 1))}…` : text);
+const escaped = (text: string) => text.replace(/[&<>"']/g, (one) => `&#${one.charCodeAt(0)};`).replace(/[^\P{Cc}\n]|\p{Cs}/gu, " ");
+/** Whole letters: half of a surrogate pair cannot be encoded. */
+function short(text: string, letters: number): string {
+  const all = [...text];
+  return all.length > letters ? `${all.slice(0, Math.max(1, letters - 1)).join("")}…` : text;
+}
 
 type Scale = (value: number) => number;
 

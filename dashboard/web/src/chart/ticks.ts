@@ -90,14 +90,13 @@ export function logTicks(low: number, high: number, maxTicks: number): number[] 
   const first = Math.floor(Math.log10(low));
   const last = Math.ceil(Math.log10(high));
   if (!Number.isFinite(first) || !Number.isFinite(last)) return [];
-  for (const digits of [[1, 2, 5], [1]]) {
-    const every = digits.length > 1 ? 1 : Math.max(1, Math.ceil((last - first) / maxTicks));
-    const ticks: number[] = [];
-    for (let power = first; power <= last; power += every)
-      for (const digit of digits) ticks.push(Number(`${digit}e${power}`));
-    const shown = ticks.filter((tick) => tick >= low && tick <= high);
-    if (shown.length >= 2 && shown.length <= maxTicks) return shown;
-  }
+  const most = Math.max(2, maxTicks);
+  const ticksOf = (digits: number[]) => Array.from({ length: last - first + 1 }, (_, i) => digits.map((digit) => Number(`${digit}e${first + i}`))).flat().filter((tick) => tick >= low && tick <= high);
+  const thinned = (ticks: number[]) => ticks.filter((_, i) => i % Math.ceil(ticks.length / most) === 0);
+  const [all, powers] = [ticksOf([1, 2, 5]), ticksOf([1])];
+  if (all.length >= 2 && all.length <= most) return all;
+  if (powers.length >= 2) return thinned(powers);
+  if (all.length >= 2 && high > 10 * low) return thinned(all);
   return multiples(low, high, roundStep((high - low) / Math.max(2, maxTicks)));
 }
 

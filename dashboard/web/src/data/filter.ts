@@ -182,6 +182,9 @@ export function compares(filter: string, field: string, value: string): boolean 
 /** The runs that match a valid filter and a condition. */
 export const both = (filter: string, condition: string): string => (filter.trim() ? `(${filter}) and ${condition}` : condition);
 
+/** A field as a word of the filter language: with quotes if it has spaces, operators or parentheses, except those of an aggregate. */
+export const fieldWord = (field: string): string => (/^(?:(?:last|min|max|mean|count|step)\([^)\s"']*\)|[^\s()<>=!~,"']+)$/.test(field) ? field : `"${field.replace(/[\\"]/g, "\\$&")}"`);
+
 /** A value as a literal of the filter language: with quotes, except numbers, also those that are texts in a response. */
 export function quoted(value: unknown): string {
   if (typeof value === "number" || typeof value === "boolean" || value === "nan" || value === "inf" || value === "-inf") return String(value);

@@ -21,8 +21,10 @@ interface ConfusionRow { actual: string; right: string; cells: (Cell & { title: 
 function confusionOf(table: TablePage): { classes: string[]; rows: ConfusionRow[] } {
   const [a, p, c] = ["actual", "predicted", "count"].map((n) => table.columns.indexOf(n)) as [number, number, number];
   const classes = [...new Set(table.rows.flatMap((row) => [plain(row[a]), plain(row[p])]))].sort((x, y) => x.localeCompare(y, "en", { numeric: true }));
-  const counts = new Map(table.rows.map((row) => [`${plain(row[a])}\n${plain(row[p])}`, toNumber(row[c])]));
+  const counts = new Map<string, number>();
   const count = (actual: string, predicted: string) => counts.get(`${actual}\n${predicted}`) ?? 0;
+  // Rows of the same pair, such as of several ranks, add up.
+  for (const row of table.rows) counts.set(`${plain(row[a])}\n${plain(row[p])}`, count(plain(row[a]), plain(row[p])) + toNumber(row[c]));
   const rows = classes.map((actual) => {
     const sum = classes.reduce((n, predicted) => n + count(actual, predicted), 0);
     const cells = classes.map((predicted) => {

@@ -48,7 +48,7 @@ function HistogramOverTime({ name, items, kind }: { name: string; items: Histogr
   const last = items[items.length - 1]!;
   const png = () => {
     const [canvas, svg] = [plot.current!.querySelector("canvas"), plot.current!.querySelector("svg")!];
-    if (canvas) saveHeatPng(name, canvas, [number(span[1]), number(span[0])], [`step ${items[0]!.step}`, String(last.step)]);
+    if (canvas) saveHeatPng(name, canvas, Array.from({ length: ROWS }, (_, row) => (row === 0 ? number(span[1]) : row === ROWS - 1 ? number(span[0]) : "")), [`step ${items[0]!.step}`, String(last.step)]);
     else void savePng(name, svg.outerHTML);
   };
   return (

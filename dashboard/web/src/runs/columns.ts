@@ -37,7 +37,7 @@ export const RUN_FIELDS = Object.keys(RUN_COLUMNS);
 export const isMetric = (field: string) => field.startsWith("metric.") || /^\w+\(.*\)$/.test(field) || (field.includes("/") && !field.startsWith("config."));
 /** Whether the field is not part of a row and must be requested from the server. */
 export const isRequested = (field: string) => isMetric(field) || field.startsWith("config.");
-export const metricOf = (field: string) => field.replace(/^metric\.|^\w+\(|\)$/g, "");
+export const metricOf = (field: string) => (field.startsWith("metric.") ? field.slice(7) : /^\w+\((.*)\)$/.exec(field)?.[1] ?? field);
 
 /** The order after the first click on a column header: the best, newest or largest first, and texts from A to Z. */
 export function firstOrder({ field, numeric }: Column): string {

@@ -1,6 +1,6 @@
 // The rows of the table, fetched page by page as they scroll into view.
 import type { Group, RunRow } from "../data/source";
-import { both, quoted } from "../data/filter";
+import { both, fieldWord, quoted } from "../data/filter";
 import { source } from "../store";
 import { isRequested } from "./columns";
 
@@ -21,7 +21,7 @@ export type Row =
   | { kind: "run"; run: RunRow | null; section: Section; at: number };
 
 export function groupFilter(filter: string, by: string, value: unknown): string {
-  const condition = value === null || value === undefined ? `not has ${by}` : `${by} == ${quoted(value)}`;
+  const condition = value === null || value === undefined ? `not has ${fieldWord(by)}` : `${fieldWord(by)} == ${quoted(value)}`;
   return both(filter, condition);
 }
 

@@ -36,6 +36,17 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "long: only `make test-all` runs it")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failure is reported with what the launchers of the test have printed into files."""
+    report = yield
+    job = item.funcargs.get("job") or getattr(item.funcargs.get("cluster"), "job", None)
+    if report.when == "call" and report.failed and job is not None:
+        for log in sorted(job.directory.glob("*.err")):
+            report.sections.append((log.name, log.read_text(errors="replace")[-20_000:]))
+    return report
+
+
 def base_config(directory):
     """A small job: 21 steps per epoch on 1003 samples, a number not divisible by 2 or 3."""
     idx = {"name": "idx", "path": str(MNIST)}

@@ -19,6 +19,7 @@ struct Hang {
     waits.progress.operation = "gradient all_reduce";
     waits.progress.idle_s = waited_s;
     waits.progress.warn_after_s = 3;
+    waits.progress.longest_step_s = 0.1;
     waits.progress.timeout_s = 600;
     culprit = waits;
     culprit.host = "node1";

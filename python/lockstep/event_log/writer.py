@@ -89,11 +89,9 @@ class LogWriter:
             good = frame.end
             if frame.kind == KEY:
                 self.keys.setdefault(frame.payload[4:].decode("utf-8", "replace"), len(self.keys))
-            elif frame.kind == frames.SCALARS:
-                step = struct.unpack_from("<q", frame.payload)[0]
-                self.last_step = max(step, self.last_step if self.last_step is not None else step)
-            elif frame.kind in (frames.HISTOGRAM, frames.IMAGE, frames.TABLE, frames.CLIP):
-                step = int(message_pack.unpacked(frame.payload).get("step", 0))
+            elif frame.kind in (frames.SCALARS, frames.HISTOGRAM, frames.IMAGE, frames.TABLE, frames.CLIP):
+                is_row = frame.kind == frames.SCALARS
+                step = struct.unpack_from("<q", frame.payload)[0] if is_row else int(message_pack.unpacked(frame.payload).get("step", 0))
                 self.last_step = max(step, self.last_step if self.last_step is not None else step)
             elif frame.kind == REWIND:
                 self.last_step = struct.unpack_from("<q", frame.payload)[0]

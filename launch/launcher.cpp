@@ -14,6 +14,7 @@
 #include "launch/rendezvous/job_claims.h"
 #include "launch/rendezvous/rendezvous_role.h"
 #include "launch/signal_watch.h"
+#include "launch/warm/warm_template.h"
 #include "launch/workers/console.h"
 #include "launch/workers/orphans.h"
 #include "launch/workers/worker_group.h"
@@ -91,13 +92,15 @@ class NodeLauncher {
     client_->watch(polls);
     if (group_) group_->watch(polls);
     if (reports_status()) polls.wake_at(next_status_);
-    if (joining_) polls.wake_at(PollSet::Clock::now() + kClaimCheck);
+    if (options_.warm) options_.warm->watch(polls);
+    if (starting_ && !starting_->place.claim.empty())
+      polls.wake_at(PollSet::Clock::now() + kClaimCheck);
     for (auto* console : {&out_, &err_})
       if (console->has_pending())
         polls.watch(console->poll_request(), [console](short) { console->write_some(); });
     polls.wait();
     handle_signals();
-    reap_orphans(group_ ? group_->processes() : std::vector<pid_t>());
+    reap_orphans(processes());
     if (options_.continues_on_loss && options_.rendezvous.max_nodes > 1)
       client_->hold_events(group_ ? std::optional(group_->all_group_events()) : std::nullopt);
     if (coordinator_) coordinator_->update();
@@ -108,11 +111,17 @@ class NodeLauncher {
       hang_reporter_.begin(group_->watched(), group_->log_directory());
     handle_commands();
     follow_moved();
-    join_if_shared();
+    start_if_possible();
     if (group_) client_->report_groups(group_->take_group_events());
     handle_exit();
     report_status();
     show_notes();
+  }
+
+  std::vector<pid_t> processes() const {
+    auto all = group_ ? group_->processes() : std::vector<pid_t>();
+    if (options_.warm) all.push_back(options_.warm->process());
+    return all;
   }
 
   // The first signal stops the workers, a later one kills them. Signals within a second count as
@@ -138,8 +147,8 @@ class NodeLauncher {
       else if (group_)
         group_->stop(signal);
       if (group_ && !client_->has_joined()) group_->refuse_groups();
-      joining_.reset();
-      if (!group_ && !coordinator_) report_attempt({});
+      const bool was_starting = std::exchange(starting_, std::nullopt).has_value();
+      if (was_starting || (!group_ && !coordinator_)) report_attempt({});
     }
   }
 
@@ -154,7 +163,7 @@ class NodeLauncher {
   }
 
   void handle(const StopOrder&) {
-    if (std::exchange(joining_, std::nullopt)) return report_attempt({});
+    if (std::exchange(starting_, std::nullopt)) return report_attempt({});
     if (!group_) return;
     group_->stop();
     if (!client_->has_joined()) group_->refuse_groups();
@@ -181,7 +190,7 @@ class NodeLauncher {
 
   void handle(const FinishMessage& finish) {
     if (!finish_) finish_ = finish;
-    if (std::exchange(joining_, std::nullopt)) return report_attempt({});
+    if (std::exchange(starting_, std::nullopt)) return report_attempt({});
     if (!group_) return;
     group_->stop(finish_->report.interrupted_by);
     if (!client_->has_joined()) group_->refuse_groups();
@@ -199,19 +208,18 @@ class NodeLauncher {
     has_place_ = true;
     if (signaled_by_ || finish_) return report_attempt({});
     node_rank_ = place.node_rank;
-    if (place.claim.empty()) return start_workers(place);
-    joining_ = {place, PollSet::Clock::now() + options_.share_timeout};
-    join_if_shared();
+    starting_ = {place, PollSet::Clock::now() + options_.share_timeout};
+    start_if_possible();
   }
 
   // Ranks that join, but write to another directory, would continue the job apart from the others.
-  void join_if_shared() {
-    if (!joining_) return;
-    const auto [place, deadline] = *joining_;
+  void start_if_possible() {
+    if (!starting_ || (options_.warm && options_.warm->is_loading())) return;
+    const auto [place, deadline] = *starting_;
     const auto directory = claims_directory(options_.runs_dir, place.run_id);
-    const bool is_shared = can_see_claim(directory, place.claim);
+    const bool is_shared = place.claim.empty() || can_see_claim(directory, place.claim);
     if (!is_shared && PollSet::Clock::now() < deadline) return;
-    joining_.reset();
+    starting_.reset();
     if (is_shared) return start_workers(place);
     fail_to_start(place, config_error(fmt::format(
                              "--on-rank-loss continue needs a run.dir that all nodes share, but {} "
@@ -335,11 +343,11 @@ class NodeLauncher {
   bool follows_ = false;    // it, to where it has moved
   bool has_place_ = false;  // in a job, whose coordinator says where the rendezvous moves
   std::optional<WorkerGroup> group_;
-  struct Joining {
+  struct Starting {
     NodePlace place;
-    PollSet::Clock::time_point deadline;
+    PollSet::Clock::time_point deadline;  // until which this node sees the files of the others
   };
-  std::optional<Joining> joining_;  // once this node sees the files of the others
+  std::optional<Starting> starting_;
   int node_rank_ = 0;
   bool has_lost_coordinator_ = false;  // and no other one is known yet
   bool took_over_ = false;

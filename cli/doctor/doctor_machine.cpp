@@ -14,7 +14,7 @@
 #include "core/config/size_text.h"
 #include "core/number_text.h"
 #include "core/system/file_descriptor.h"
-#include "launch/workers/worker_env.h"
+#include "launch/environment/worker_env.h"
 #include "tracking/system/cgroup_levels.h"
 #include "tracking/system/free_memory.h"
 #include "tracking/system/proc_file.h"

@@ -17,7 +17,7 @@
 #include "launch/environment/node_env.h"
 #include "launch/protocol/address.h"
 #include "launch/protocol/token.h"
-#include "launch/workers/worker_env.h"
+#include "launch/environment/worker_env.h"
 #include "lockstep/error.h"
 #include "lockstep/rank_env.h"
 

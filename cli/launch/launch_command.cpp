@@ -17,10 +17,11 @@
 #include "core/fatal_signal.h"
 #include "core/printable.h"
 #include "core/run_id.h"
+#include "launch/environment/worker_env.h"
 #include "launch/launcher.h"
 #include "launch/protocol/token.h"
 #include "launch/rendezvous/job_token.h"
-#include "launch/workers/parked_workers.h"
+#include "launch/warm/warm_template.h"
 #include "lockstep/error.h"
 #include "lockstep/rank_env.h"
 #include "tracking/agent/agent_lock.h"
@@ -316,6 +317,18 @@ launch::LaunchReport run_with_logs(const launch::LaunchOptions& options, LaunchL
   }
 }
 
+// CUDA cannot be used after a fork.
+std::optional<launch::WarmTemplate> warm_template(const LaunchArguments& arguments,
+                                                  const launch::LaunchOptions& options) {
+  if (arguments.program) return std::nullopt;
+  const auto own = environment(launch::kTemplateVariable).value_or("");
+  if (auto inherited = launch::WarmTemplate::inherited(own)) return inherited;
+  if (options.num_workers + options.num_spares == 1 || launch::num_usable_gpus() > 0)
+    return std::nullopt;
+  const auto label = options.runs_dir / options.run_id;
+  return launch::WarmTemplate(options.program, options.num_workers, label.string());
+}
+
 int run_launch(const LaunchArguments& arguments) {
   ignore_failed_writes();
   const auto place = locate_run(arguments);
@@ -336,9 +349,8 @@ int run_launch(const LaunchArguments& arguments) {
     options.rendezvous.token = token->text();
   }
   LaunchLogs logs;
-  const auto parked_text = environment(launch::kParkedVariable).value_or("");
-  launch::ParkedWorkers parked(arguments.program ? "" : parked_text);
-  options.parked = &parked;
+  auto warm = warm_template(arguments, options);
+  if (warm) options.warm = &*warm;
   block_sigterm();
   const auto start = tracking::unix_now();
   const auto report = run_with_logs(options, logs, [&](const std::string& run_id, int node_rank) {

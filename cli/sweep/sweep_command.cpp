@@ -16,7 +16,7 @@
 #include "core/config/nearest_name.h"
 #include "core/config/run_file.h"
 #include "core/run_id.h"
-#include "launch/workers/worker_env.h"
+#include "launch/environment/worker_env.h"
 #include "lockstep/error.h"
 #include "lockstep/rank_env.h"
 #include "sweep/run_file_keys.h"

@@ -94,7 +94,7 @@ void TrialRuns::start(launch::WarmTemplate* warm) {
                              .environment = environment_with({}),
                              .stdout_fd = output.get(),
                              .stderr_fd = output.get()};
-  auto started = warm ? warm->start(command) : std::nullopt;
+  auto started = warm ? warm->start_launcher(command) : std::nullopt;
   child_.emplace(started ? std::move(*started) : ChildProcess(command));
 }
 

@@ -13,7 +13,7 @@
 
 namespace lockstep::launch {
 
-class ParkedWorkers;
+class WarmTemplate;
 
 struct LaunchOptions {
   std::string program;  // a path, or a name that is searched for in PATH
@@ -54,7 +54,7 @@ struct LaunchOptions {
   std::string role = "default";  // ROLE_NAME of the workers
   std::string host;              // this node's name in messages; empty: the host name
   int stdout_fd = STDOUT_FILENO, stderr_fd = STDERR_FILENO;  // the console
-  ParkedWorkers* parked = nullptr;  // processes to start workers in, while there are any; or null
+  WarmTemplate* warm = nullptr;  // from which workers are forked; null: each loads LibTorch
 };
 
 // Throws Config for numbers that are out of range.

@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,15 +18,15 @@
 #include <span>
 
 #include "core/system/child_process.h"
-#include "launch/workers/parked_workers.h"
-#include "launch/workers/process_message.h"
-#include "launch/workers/worker_env.h"
+#include "core/system/file_descriptor.h"
+#include "launch/environment/worker_env.h"
+#include "launch/warm/process_message.h"
 
 namespace lockstep::launch {
 namespace {
 
 constexpr int kCannotStart = 127;
-constexpr std::chrono::seconds kAnswerLimit(30);
+constexpr std::chrono::seconds kStartLimit(30);
 
 bool has_one_thread() {
   std::error_code error;
@@ -34,7 +35,7 @@ bool has_one_thread() {
 }
 
 // Makes lists of processes show these words, as much as fits.
-void show_command_line(std::span<char> space, const std::vector<std::string>& words) {
+void show(std::span<char> space, const std::vector<std::string>& words) {
   std::ranges::fill(space, '\0');
   for (const auto& word : words) {
     if (word.size() + 1 >= space.size()) return;
@@ -50,9 +51,10 @@ void lead_own_group(pid_t parent) {
   if (!dies_with_parent || ::getppid() != parent) ::_exit(kCannotStart);
 }
 
-[[noreturn]] void become_launcher(const ProcessMessage& request, const std::string& parked) {
+[[noreturn]] void become_launcher(const ProcessMessage& request,
+                                  const std::optional<std::string>& own_template) {
   auto environment = request.environment;
-  if (!parked.empty()) environment.push_back(fmt::format("{}={}", kParkedVariable, parked));
+  if (own_template) environment.push_back(fmt::format("{}={}", kTemplateVariable, *own_template));
   for (int stream = 1; stream <= 2; ++stream)
     if (::dup2(request.fds[static_cast<size_t>(stream - 1)].get(), stream) < 0)
       ::_exit(kCannotStart);
@@ -62,29 +64,6 @@ void lead_own_group(pid_t parent) {
       fmt::format("lockstep: error: cannot start '{}': {}\n", argv[0], std::strerror(errno));
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, reason.data(), reason.size());
   ::_exit(kCannotStart);
-}
-
-// In the process that becomes the launcher. Returns in its workers, with their link to it.
-FileDescriptor fork_workers(const ProcessMessage& request, pid_t owner) {
-  lead_own_group(owner);
-  const auto self = ::getpid();
-  if (!receive_message(request.fds[2].get(), kAnswerLimit)) ::_exit(kCannotStart);
-  std::string parked;
-  std::vector<FileDescriptor> links;
-  for (int i = 0; i < request.numbers[0]; ++i) {
-    auto [launcher_end, worker_end] = connected_sockets();
-    const auto worker = ::fork();
-    if (worker < 0) break;  // the launcher starts the others
-    if (worker == 0) {
-      lead_own_group(self);
-      return std::move(worker_end);
-    }
-    ::setpgid(worker, worker);
-    ::fcntl(launcher_end.get(), F_SETFD, 0);
-    parked += fmt::format("{}{}:{}", parked.empty() ? "" : ",", worker, launcher_end.get());
-    links.push_back(std::move(launcher_end));
-  }
-  become_launcher(request, parked);
 }
 
 // Gives the descriptors their numbers. They and `link` are moved out of the way first. Returns false if
@@ -105,22 +84,109 @@ bool place_descriptors(ProcessMessage& start, FileDescriptor& link) {
   return true;
 }
 
-std::vector<std::string> wait_for_start(FileDescriptor link) {
-  auto start = receive_message(link.get(), std::nullopt);
-  if (!start || start->numbers.empty() || start->numbers.size() != start->fds.size() ||
-      !has_template_environment(start->environment) || !place_descriptors(*start, link))
-    ::_exit(kCannotStart);  // the launcher starts another process, or has ended
-  replace_environment(start->environment);
-  if (!send_message(link.get(), {})) ::_exit(kCannotStart);
-  return std::move(start->words);
-}
-
 // As fork(), but the new process has the same parent as this one. There are no other threads, whose
 // locks could be held, and the new process only forks and executes another program.
 pid_t fork_sibling() {
   return static_cast<pid_t>(
       ::syscall(SYS_clone, CLONE_PARENT | SIGCHLD, nullptr, nullptr, nullptr, nullptr));
 }
+
+// Forks the process that forks the worker, and waits for its end, after which the worker has its new
+// parent. Returns the worker's id, 0 in the worker, or -1 if there is none.
+pid_t fork_adopted() {
+  auto [read_end, write_end] = make_pipe();
+  const auto between = ::fork();
+  if (between == 0) {
+    const auto worker = ::fork();
+    if (worker == 0) return 0;
+    const bool is_sent = ::write(write_end.get(), &worker, sizeof worker) == sizeof worker;
+    ::_exit(is_sent ? 0 : kCannotStart);
+  }
+  write_end.close();
+  pid_t worker = -1;
+  if (between < 0 || ::read(read_end.get(), &worker, sizeof worker) != sizeof worker) worker = -1;
+  if (between > 0) ::waitpid(between, nullptr, 0);
+  return worker;
+}
+
+class Template {
+ public:
+  explicit Template(char** argv)
+      // The arguments follow one another in memory.
+      : command_line_(argv[0], argv[kTemplateArguments - 1] + kTemplateBytes),
+        environment_(template_space()),
+        link_(std::atoi(argv[2])) {
+    ::fcntl(link_.get(), F_SETFD, FD_CLOEXEC);
+    const std::vector<std::string> words(argv, argv + kTemplateArguments - 1);
+    show(command_line_, words);
+  }
+
+  std::optional<std::vector<std::string>> serve() {
+    if (!has_one_thread() || !send_message(link_.get(), {})) return std::nullopt;
+    for (;;) {
+      auto request = receive_message(link_.get(), std::nullopt);
+      if (!request || !has_one_thread()) return std::nullopt;
+      if (request->kind == ProcessMessage::Kind::ForkLauncher)
+        fork_launcher(*request);
+      else if (fork_worker(*request))
+        return std::move(request->words);
+    }
+  }
+
+ private:
+  // Returns in this process, and in the one that is the template of the new launcher.
+  void fork_launcher(const ProcessMessage& request) {
+    const auto launcher = request.fds.size() == 3 ? fork_sibling() : -1;
+    if (launcher < 0) send_message(link_.get(), {});
+    if (launcher > 0) send_message(link_.get(), {.numbers = {launcher}});
+    if (launcher != 0) return;
+    lead_own_group(owner_);
+    if (!receive_message(request.fds[2].get(), kStartLimit)) ::_exit(kCannotStart);
+    auto [launcher_end, template_end] = connected_sockets();
+    owner_ = ::getpid();
+    const auto own_template = ::fork();
+    if (own_template == 0) {
+      lead_own_group(owner_);
+      link_ = std::move(template_end);
+      if (!send_message(link_.get(), {})) ::_exit(kCannotStart);
+      return;
+    }
+    if (own_template < 0) become_launcher(request, std::nullopt);
+    ::setpgid(own_template, own_template);
+    ::fcntl(launcher_end.get(), F_SETFD, 0);
+    become_launcher(request, fmt::format("{}:{}", own_template, launcher_end.get()));
+  }
+
+  // Returns whether this is the worker.
+  bool fork_worker(ProcessMessage& request) {
+    const bool is_possible = !request.numbers.empty() &&
+                             request.fds.size() == request.numbers.size() + 1 &&
+                             has_template_environment(request.environment);
+    const auto worker = is_possible ? fork_adopted() : -1;
+    if (worker < 0) send_message(link_.get(), {});
+    if (worker > 0) send_message(link_.get(), {.numbers = {worker}});
+    if (worker == 0) begin_worker(request);
+    return worker == 0;
+  }
+
+  void begin_worker(ProcessMessage& request) {
+    link_.close();
+    auto link = std::move(request.fds.back());
+    request.fds.pop_back();
+    // If there is none, the launcher has ended, or starts another process.
+    if (!receive_message(link.get(), kStartLimit)) ::_exit(kCannotStart);
+    lead_own_group(owner_);
+    if (!place_descriptors(request, link)) ::_exit(kCannotStart);
+    show(command_line_, request.words);
+    show(environment_, entries_of_place(request.environment));
+    replace_environment(request.environment);
+    if (!send_message(link.get(), {})) ::_exit(kCannotStart);
+  }
+
+  std::span<char> command_line_, environment_;  // what lists of processes show
+  FileDescriptor link_;
+  pid_t owner_ = ::getppid();
+};
 
 }  // namespace
 
@@ -131,30 +197,7 @@ bool is_template(int argc, char** argv) {
 }
 
 std::optional<std::vector<std::string>> serve_as_template(char** argv) {
-  // The arguments follow one another in memory.
-  const std::span<char> space(argv[0], argv[kTemplateArguments - 1] + kCommandLineSpace);
-  const std::vector<std::string> own_words(argv, argv + kTemplateArguments - 1);
-  FileDescriptor owner_link(std::atoi(argv[2]));
-  show_command_line(space, own_words);
-  ::fcntl(owner_link.get(), F_SETFD, FD_CLOEXEC);
-  const auto owner = ::getppid();
-  for (;;) {
-    auto request = receive_message(owner_link.get(), std::nullopt);
-    if (!request || request->fds.size() != 3 || request->numbers.size() != 1 || !has_one_thread())
-      return std::nullopt;
-    const auto launcher = fork_sibling();
-    if (launcher < 0) return std::nullopt;
-    if (launcher > 0) {
-      if (!send_message(owner_link.get(), {.numbers = {launcher}})) return std::nullopt;
-      continue;
-    }
-    owner_link.close();
-    auto link = fork_workers(*request, owner);
-    request.reset();
-    auto words = wait_for_start(std::move(link));
-    show_command_line(space, words);
-    return words;
-  }
+  return Template(argv).serve();
 }
 
 }  // namespace lockstep::launch

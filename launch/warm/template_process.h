@@ -9,10 +9,12 @@
 namespace lockstep::launch {
 
 // `lockstep-trainer OPTION FD LABEL SPACE`: FD is the socket to the owner. LABEL says in a list of
-// processes what it is for. The command lines of workers are written over all of this.
+// processes what it is for. The command lines of workers are written over all of this, and the variables
+// that a worker has and the template has not over the value of kTemplateSpace: lists of processes show those
+// of the worker.
 inline constexpr const char* kTemplateOption = "--warm-template";
 inline constexpr int kTemplateArguments = 5;
-inline constexpr size_t kCommandLineSpace = 4000;
+inline constexpr size_t kTemplateBytes = 4000;  // of either space
 
 // Whether the command line is that of a template.
 bool is_template(int argc, char** argv);

@@ -1,10 +1,11 @@
-// Warm starts: a process that has loaded LibTorch, the template, forks the workers of launches, which
-// then need not load it.
+// Warm starts: a process that has loaded LibTorch, the template, forks the workers of a launch, which then
+// need not load it.
 //
-// The template forks a process that forks the workers and becomes the launcher, with exec; so the
-// workers are the launcher's children, as if it had started them. Until the launcher starts them
-// (launch/workers/parked_workers.h), they are parked. The launcher is a child of the process that owns the
-// template (CLONE_PARENT).
+// A worker is a child of its launcher, as if that had started it: the template forks a process that forks
+// the worker and exits; the launcher, which is the template's parent, adopts it (PR_SET_CHILD_SUBREAPER).
+// In a sweep, one template serves all launches: it forks a process that becomes the launcher, with exec,
+// and that has forked a template for its workers before. This process is a sibling of the template
+// (CLONE_PARENT), hence a child of the sweep.
 #pragma once
 
 #include <chrono>
@@ -13,29 +14,48 @@
 
 #include "core/system/child_process.h"
 #include "core/system/file_descriptor.h"
+#include "core/system/poll_set.h"
 
 namespace lockstep::launch {
 
-// The owner's end. Thread: one, see ChildProcess.
+struct ProcessMessage;
+
+// The owner's end. A template that has ended, does not answer in time or cannot be started starts nothing:
+// the owner then starts the processes itself. Thread: one, see ChildProcess.
 class WarmTemplate {
  public:
-  // Starts `trainer` as the template of launches with this number of workers, for the environment of
-  // this process. `label`: what it is for, in lists of processes. A template that cannot be started is
-  // one that has ended.
+  // Starts `trainer` as the template of workers of launches with `num_workers` on a node, for the
+  // environment of this process. `label`: what it is for, in lists of processes.
   WarmTemplate(const std::string& trainer, int num_workers, const std::string& label);
+  // The template that this process has from before its exec. `text`: the value of kTemplateVariable.
+  // nullopt: it has none.
+  static std::optional<WarmTemplate> inherited(const std::string& text);
 
-  // Starts a launcher, which has parked workers. nullopt: the template has ended, or does not answer
-  // within 10 seconds; the caller starts the launcher itself. Uses program, arguments, environment,
-  // stdout_fd and stderr_fd of `launcher`.
-  std::optional<ChildProcess> start(const ChildCommand& launcher);
+  // Whether it still loads LibTorch. False after a minute.
+  bool is_loading();
+  // Wakes the event loop when it has loaded it.
+  void watch(PollSet& polls);
+  // 0: none.
+  pid_t process() const { return process_ ? process_->pid() : 0; }
+
+  // Starts a launcher that has a template. Waits until the template has loaded LibTorch. Uses program,
+  // arguments, environment, stdout_fd and stderr_fd of `launcher`.
+  std::optional<ChildProcess> start_launcher(const ChildCommand& launcher);
+  // Starts a worker, which is a trainer. nullopt also if its environment differs from that in which the
+  // template has loaded LibTorch.
+  std::optional<ChildProcess> start_worker(const ChildCommand& worker);
 
  private:
-  // The process that the template has forked, of which it tells within `limit`.
-  std::optional<ChildProcess> adopt_new(std::chrono::seconds limit);
+  WarmTemplate(ChildProcess process, FileDescriptor link);
 
-  int num_workers_;
-  FileDescriptor link_;
+  // The process that the template has forked for `request`, and that waits for a message from here.
+  std::optional<ChildProcess> fork(const ProcessMessage& request, const std::vector<int>& fds);
+  void drop();
+
   std::optional<ChildProcess> process_;
+  FileDescriptor link_;
+  bool is_loaded_ = false;
+  PollSet::Clock::time_point load_deadline_;
 };
 
 }  // namespace lockstep::launch

@@ -8,10 +8,10 @@
 #include "core/system/descriptor_limit.h"
 #include "core/system/durable_file.h"
 #include "launch/protocol/master_socket.h"
+#include "launch/warm/warm_template.h"
 #include "launch/workers/console.h"
 #include "launch/workers/group_worker.h"
 #include "launch/workers/log_directory.h"
-#include "launch/workers/parked_workers.h"
 #include "lockstep/error.h"
 
 namespace lockstep::launch {
@@ -90,6 +90,8 @@ void WorkerGroup::start(Worker& worker, const MasterSocket& master) {
   if (links_) group_end = links_->take_worker_end(worker.local_rank);
   WorkerPlace place{.node = place_,
                     .local_rank = std::min(worker.local_rank, options_.num_workers - 1),
+                    .num_workers = options_.num_workers,
+                    .role = options_.role,
                     .listen_fd = std::nullopt,
                     .group_fd = std::nullopt,
                     .loss_fd = std::nullopt,
@@ -109,12 +111,13 @@ void WorkerGroup::start(Worker& worker, const MasterSocket& master) {
   const auto err = worker.err.take_write_end();
   const ChildCommand command{.program = options_.program,
                              .arguments = options_.arguments,
-                             .environment = worker_environment(options_, place),
+                             .environment = worker_environment(place),
                              .stdout_fd = out.get(),
                              .stderr_fd = err.get(),
                              .inherited_fds = inherited};
   worker.restarts.begin_attempt(Clock::now());
-  worker.process.emplace(options_.parked ? options_.parked->start(command) : ChildProcess(command));
+  auto forked = options_.warm ? options_.warm->start_worker(command) : std::nullopt;
+  worker.process.emplace(forked ? std::move(*forked) : ChildProcess(command));
   worker.pid = worker.process->pid();
 }
 

@@ -14,7 +14,7 @@
 #include "launch/options/launch_options.h"
 #include "launch/report/launch_report.h"
 #include "launch/workers/group_links.h"
-#include "launch/workers/worker_env.h"
+#include "launch/environment/worker_env.h"
 
 namespace lockstep::launch {
 

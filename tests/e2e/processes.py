@@ -99,10 +99,26 @@ def parent_of(pid):
         return None
 
 
+def trainers(marker):
+    """The trainers that have `marker` in their command line; not their forked children before exec, and not the
+    template from which they are forked."""
+    named = {pid: line for pid, line in find(marker).items() if "lockstep-trainer" in line.split(" ")[0]}
+    return [pid for pid, line in named.items() if parent_of(pid) not in named and " --warm-template " not in line]
+
+
+def templates(marker):
+    """The processes from which ranks are forked."""
+    return [pid for pid, line in find(marker).items() if " --warm-template " in line]
+
+
+def first_address(pid):
+    """Of its memory. Addresses are random: only processes forked from one another have the same."""
+    return Path(f"/proc/{pid}/maps").read_text().partition("-")[0]
+
+
 def ranks_of(marker):
-    """{rank: pid} of the trainers that have `marker` in their command line; not their forked children before exec."""
-    trainers = [pid for pid, line in find(marker).items() if "lockstep-trainer" in line.split(" ")[0]]
-    ranks = {pid: variables_of(pid).get("RANK") for pid in trainers if parent_of(pid) not in trainers}
+    """{rank: pid} of the trainers."""
+    ranks = {pid: variables_of(pid).get("RANK") for pid in trainers(marker)}
     return {int(rank): pid for pid, rank in ranks.items() if rank is not None}
 
 

@@ -72,6 +72,41 @@ def test_killed_launcher_terminates_its_ranks(job):
     assert_resumable(job)
 
 
+def test_ranks_are_forked_from_a_template(job):
+    """Which loads LibTorch once for all starts; without it, ranks load it themselves."""
+    launcher = start_endless(job, options=["--max-restarts", "3", "--restart-delay", "0 s"])
+    (template,) = processes.templates(job.directory)
+    assert processes.parent_of(template) == launcher.pid
+    address = processes.first_address(template)
+
+    def restart():
+        before = set(ranks_of(job.directory).values())
+        os.kill(ranks_of(job.directory)[1], signal.SIGKILL)
+        others = lambda: set(ranks_of(job.directory).values()) - before
+        wait_until(lambda: len(others()) == 2, TIMEOUT_S, "the restart")
+
+    def are_forked():
+        ranks = ranks_of(job.directory).values()
+        assert all(processes.parent_of(rank) == launcher.pid for rank in ranks)
+        return [processes.first_address(rank) == address for rank in ranks]
+
+    assert are_forked() == [True, True]
+    restart()
+    assert are_forked() == [True, True]
+    os.kill(template, signal.SIGKILL)
+    restart()
+    assert are_forked() == [False, False]
+    os.kill(launcher.pid, signal.SIGTERM)
+    assert processes.finish(launcher, GRACE_S).code == 128 + signal.SIGTERM
+    assert_nothing_is_left(job)
+
+
+def test_forked_ranks_have_the_bits_of_others(job):
+    forked = job.train("train.max_steps=10", ranks=3)
+    others = job.train("train.max_steps=10", ranks=3, options=["--program", TRAINER])
+    assert_same_bits(last_weights(forked), last_weights(others))
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signal_to_the_launcher_stops_all_ranks(job, number):
     launcher = start_endless(job)

@@ -9,7 +9,7 @@ import pytest
 
 import processes
 from conftest import Job, long
-from processes import TIMEOUT_S, wait_until
+from processes import TIMEOUT_S, TRAINER, wait_until
 from safetensors_file import assert_same_bits, checkpoints, last_weights
 from test_recompute import use_model
 
@@ -30,9 +30,7 @@ def undisturbed(tmp_path_factory):
 
 def trainers_of(job):
     """{pid: whether it is a spare}"""
-    found = {pid for pid, line in processes.find(job.directory).items() if "lockstep-trainer" in line.split(" ")[0]}
-    own = [pid for pid in found if processes.parent_of(pid) not in found]
-    return {pid: processes.variables_of(pid).get("LOCKSTEP_SPARE") == "1" for pid in own}
+    return {pid: processes.variables_of(pid).get("LOCKSTEP_SPARE") == "1" for pid in processes.trainers(job.directory)}
 
 
 def by_rank(pids):
@@ -317,8 +315,9 @@ def test_a_spare_that_is_ready_after_the_loss_joins(job, tmp_path_factory, shard
         kept = [setting for setting in SETTINGS if not setting.startswith(("train.max_steps", "train.epochs"))]
         return [*kept, f"train.max_steps={num_steps}", "train.epochs=10000000", f"distributed.shard={shard}"]
 
+    loads_itself = ["--program", TRAINER]  # not forked: there is time to stop it before it is ready
     with open(job.directory / "launch.err", "w") as log:
-        started = job.start(*of(10**7), "checkpoint.every=1000000 epochs", ranks=2, options=[*CONTINUE, "--spares", 1], stderr=log)
+        started = job.start(*of(10**7), "checkpoint.every=1000000 epochs", ranks=2, options=[*CONTINUE, "--spares", 1, *loads_itself], stderr=log)
     spare = wait_until(lambda: [pid for pid, is_spare in trainers_of(job).items() if is_spare], TIMEOUT_S, "the spare")[0]
     os.kill(spare, signal.SIGSTOP)
     wait_for_step(job, started, 20)

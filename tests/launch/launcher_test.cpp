@@ -12,8 +12,8 @@
 #include <ctime>
 #include <sstream>
 
+#include "launch/environment/worker_env.h"
 #include "launch/protocol/master_socket.h"
-#include "launch/workers/worker_env.h"
 #include "lockstep/error.h"
 #include "tests/launch/shell_launch.h"
 
@@ -83,10 +83,9 @@ TEST_CASE("launcher: a template has the environment of its workers, but for thei
     const auto equals = entry.find('=');
     environment.set(entry.substr(0, equals).c_str(), entry.substr(equals + 1).c_str());
   }
-  LaunchOptions options;
-  options.num_workers = 2;
-  const WorkerPlace place{.local_rank = 1, .progress_fd = 9, .error_file = "/logs/1/error.json"};
-  auto worker = worker_environment(options, place);
+  const WorkerPlace place{
+      .local_rank = 1, .num_workers = 2, .progress_fd = 9, .error_file = "/logs/1/error.json"};
+  auto worker = worker_environment(place);
   CHECK(has_template_environment(worker));
   worker.push_back("MKL_CBWR=COMPATIBLE");  // a library has read its setting already
   CHECK_FALSE(has_template_environment(worker));
@@ -97,9 +96,7 @@ TEST_CASE("launcher: a template has the environment of its workers, but for thei
 
 TEST_CASE("launcher: workers get torchrun's environment") {
   EnvironmentGuard environment;
-  LaunchOptions options;
-  options.num_workers = 2;
-  WorkerPlace place{.local_rank = 1, .error_file = "/logs/1/error.json"};
+  WorkerPlace place{.local_rank = 1, .num_workers = 2, .error_file = "/logs/1/error.json"};
   place.node = {.node_rank = 2, .num_nodes = 3, .first_rank = 4, .world_size = 6};
   place.node.restart_count = 1;
   place.node.max_restarts = 3;
@@ -109,7 +106,7 @@ TEST_CASE("launcher: workers get torchrun's environment") {
   place.node.address = "10.1.2.5";
   place.group_fd = 8;
   std::string env;
-  for (const auto& entry : worker_environment(options, place)) env += entry + "\n";
+  for (const auto& entry : worker_environment(place)) env += entry + "\n";
   CHECK(value_in(env, "RANK") == "5");
   CHECK(value_in(env, "LOCAL_RANK") == "1");
   CHECK(value_in(env, "WORLD_SIZE") == "6");

@@ -7,9 +7,9 @@
 #include <array>
 #include <catch2/catch.hpp>
 
+#include "launch/environment/worker_env.h"
+#include "launch/warm/process_message.h"
 #include "launch/warm/warm_template.h"
-#include "launch/workers/process_message.h"
-#include "launch/workers/worker_env.h"
 #include "tests/launch/environment_guard.h"
 
 namespace lockstep::launch {
@@ -58,7 +58,7 @@ TEST_CASE("warm start: bytes that are not a message are refused") {
   CHECK_FALSE(receive_message(theirs.get(), kMessageLimit));
 
   const FileDescriptor file(::memfd_create("garbage", MFD_CLOEXEC));
-  const std::array<uint64_t, 2> counts = {1, ~0ULL};  // a text longer than the file
+  const std::array<uint64_t, 3> counts = {0, 1, ~0ULL};  // a text longer than the file
   REQUIRE(::write(file.get(), counts.data(), sizeof counts) == sizeof counts);
   char byte = 0;
   iovec data = {.iov_base = &byte, .iov_len = 1};
@@ -105,8 +105,9 @@ TEST_CASE("warm start: without a template, nothing is started") {
                               .stderr_fd = STDERR_FILENO};
   for (const char* program : {"true", "a program that does not exist"}) {
     WarmTemplate warm(program, 1, "test");
-    CHECK_FALSE(warm.start(launcher));
-    CHECK_FALSE(warm.start(launcher));
+    CHECK_FALSE(warm.start_launcher(launcher));
+    CHECK_FALSE(warm.start_worker(launcher));
+    CHECK_FALSE(warm.is_loading());
   }
 }
 

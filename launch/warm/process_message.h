@@ -13,6 +13,9 @@
 namespace lockstep::launch {
 
 struct ProcessMessage {
+  enum class Kind { Answer, ForkLauncher, ForkWorker };
+
+  Kind kind = Kind::Answer;
   std::vector<std::string> words;        // a command line, program first
   std::vector<std::string> environment;  // as "NAME=value"
   std::vector<int> numbers;

@@ -1,4 +1,4 @@
-#include "launch/workers/worker_env.h"
+#include "launch/environment/worker_env.h"
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -6,12 +6,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <sstream>
+#include <string_view>
 #include <thread>
 
 #include "launch/environment/openmp_wait.h"
-#include "launch/workers/parked_workers.h"
 #include "lockstep/rank_env.h"
 
 namespace lockstep::launch {
@@ -32,7 +33,7 @@ Variables own_variables() {
   for (const char* name :
        {"TORCHELASTIC_USE_AGENT_STORE", "LOCKSTEP_PROGRESS_FD", "LOCKSTEP_MASTER_LISTEN_FD",
         "LOCKSTEP_RUN_ID", "LOCKSTEP_RDZV_TOKEN", "LOCKSTEP_GROUP_FD", "LOCKSTEP_LOSS_FD",
-        "LOCKSTEP_GROUP_ADDRESS", "LOCKSTEP_SPARE", kParkedVariable})
+        "LOCKSTEP_GROUP_ADDRESS", "LOCKSTEP_SPARE", kTemplateVariable, kTemplateSpace})
     variables.erase(name);
   return variables;
 }
@@ -77,25 +78,24 @@ std::vector<std::string> entries_of(const Variables& variables) {
   return entries;
 }
 
-void set_ranks(Variables& variables, const LaunchOptions& options, const WorkerPlace& place) {
+void set_ranks(Variables& variables, const WorkerPlace& place) {
   const auto& node = place.node;
   const auto rank = std::to_string(node.first_rank + place.local_rank);
   const auto world_size = std::to_string(node.world_size);
   variables["RANK"] = variables["ROLE_RANK"] = rank;
   variables["WORLD_SIZE"] = variables["ROLE_WORLD_SIZE"] = world_size;
   variables["LOCAL_RANK"] = std::to_string(place.local_rank);
-  variables["LOCAL_WORLD_SIZE"] = std::to_string(options.num_workers);
+  variables["LOCAL_WORLD_SIZE"] = std::to_string(place.num_workers);
   variables["GROUP_RANK"] = std::to_string(node.node_rank);
   variables["GROUP_WORLD_SIZE"] = std::to_string(node.num_nodes);
-  variables["ROLE_NAME"] = options.role;
+  variables["ROLE_NAME"] = place.role;
 }
 
 }  // namespace
 
-std::vector<std::string> worker_environment(const LaunchOptions& options,
-                                            const WorkerPlace& place) {
+std::vector<std::string> worker_environment(const WorkerPlace& place) {
   auto variables = own_variables();
-  set_ranks(variables, options, place);
+  set_ranks(variables, place);
   variables["MASTER_ADDR"] = place.node.master_addr;
   variables["MASTER_PORT"] = std::to_string(place.node.master_port);
   variables["TORCHELASTIC_RESTART_COUNT"] = std::to_string(place.node.restart_count);
@@ -111,7 +111,7 @@ std::vector<std::string> worker_environment(const LaunchOptions& options,
   if (place.group_fd && !place.node.address.empty())
     variables["LOCKSTEP_GROUP_ADDRESS"] = place.node.address;
   if (place.is_spare) variables.emplace("LOCKSTEP_SPARE", "1");
-  set_defaults(variables, options.num_workers);
+  set_defaults(variables, place.num_workers);
   return entries_of(variables);
 }
 
@@ -136,11 +136,27 @@ bool has_template_environment(const std::vector<std::string>& environment) {
   return wanted == own;
 }
 
+std::vector<std::string> entries_of_place(const std::vector<std::string>& environment) {
+  Variables all;
+  for (const auto& entry : environment) add_entry(entry, all);
+  auto others = all;
+  remove_place(others);
+  std::erase_if(all, [&](const auto& variable) { return others.contains(variable.first); });
+  return entries_of(all);
+}
+
 void replace_environment(const std::vector<std::string>& environment) {
   Variables variables;
   for (const auto& entry : environment) add_entry(entry, variables);
   ::clearenv();
   for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+}
+
+std::span<char> template_space() {
+  for (char** entry = environ; entry && *entry; ++entry)
+    if (std::string_view(*entry).starts_with(kTemplateSpace))
+      return {*entry, std::strlen(*entry) + 1};
+  return {};
 }
 
 int num_usable_gpus() {

@@ -1,4 +1,4 @@
-#include "launch/workers/process_message.h"
+#include "launch/warm/process_message.h"
 
 #include <poll.h>
 #include <sys/mman.h>
@@ -42,12 +42,13 @@ class MessageReader {
     return all;
   }
 
- private:
   uint64_t number() {
     uint64_t value = 0;
     std::memcpy(&value, take(sizeof value).data(), sizeof value);
     return value;
   }
+
+ private:
   std::string_view take(uint64_t size) {
     if (size > bytes_.size()) throw environment_error("a message of a warm start is cut off");
     const auto taken = bytes_.substr(0, size);
@@ -61,7 +62,9 @@ class MessageReader {
 std::optional<ProcessMessage> decode(std::string_view bytes, std::vector<FileDescriptor> fds) {
   try {
     MessageReader reader(bytes);
-    ProcessMessage message{.words = reader.texts(), .environment = reader.texts()};
+    ProcessMessage message{.kind = static_cast<ProcessMessage::Kind>(reader.number()),
+                           .words = reader.texts(),
+                           .environment = reader.texts()};
     for (const auto& number : reader.texts()) message.numbers.push_back(std::stoi(number));
     message.fds = std::move(fds);
     return message;
@@ -135,6 +138,7 @@ std::pair<FileDescriptor, FileDescriptor> connected_sockets() {
 
 bool send_message(int socket, const ProcessMessage& message, const std::vector<int>& fds) {
   std::string bytes;
+  append(bytes, static_cast<uint64_t>(message.kind));
   append(bytes, message.words);
   append(bytes, message.environment);
   Texts numbers;

@@ -43,7 +43,8 @@ constexpr std::array<KnownKind, 17> kKnownKinds = {{
     {"\xFE\xFF"sv, {"text in UTF-16", "convert it to UTF-8"}},
 }};
 
-// Some of these formats start with letters, like the column names of a table.
+}  // namespace
+
 bool is_binary(std::string_view begin) {
   const auto first = begin.substr(0, 256);
   const auto is_control = [](char c) {
@@ -55,9 +56,8 @@ bool is_binary(std::string_view begin) {
          (invalid != first.npos && invalid + 4 < first.size());
 }
 
-}  // namespace
-
 std::optional<FileKind> other_file_kind(std::string_view begin) {
+  // Some of these formats start with letters, like the column names of a table.
   if (!is_binary(begin)) return std::nullopt;
   for (const auto& known : kKnownKinds)
     if (begin.starts_with(known.begin)) return known.kind;

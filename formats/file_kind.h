@@ -12,6 +12,9 @@ struct FileKind {
   const char* remedy;  // suggestion for the user
 };
 
+// Whether the first bytes of a file are not text in UTF-8.
+bool is_binary(std::string_view begin);
+
 // Detects binary formats that users commonly pass instead of a text table; nullopt if the bytes may
 // be text.
 std::optional<FileKind> other_file_kind(std::string_view begin);

@@ -14,13 +14,15 @@ using Json = nlohmann::ordered_json;
 constexpr size_t kLengthBytes = 8;
 constexpr size_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation
 
-constexpr std::array<std::pair<const char*, size_t>, 10> kDtypes = {{{"F64", 8},
+constexpr std::array<std::pair<const char*, size_t>, 12> kDtypes = {{{"F64", 8},
                                                                      {"F32", 4},
                                                                      {"F16", 2},
                                                                      {"BF16", 2},
                                                                      {"I64", 8},
                                                                      {"I32", 4},
+                                                                     {"U32", 4},
                                                                      {"I16", 2},
+                                                                     {"U16", 2},
                                                                      {"I8", 1},
                                                                      {"U8", 1},
                                                                      {"BOOL", 1}}};
@@ -32,6 +34,13 @@ struct ParsedFile {
 
   Error corrupt(const std::string& why) const {
     return {kind, name + ": not a valid safetensors file: " + why};
+  }
+  Error unknown_dtype(const std::string& tensor, const std::string& dtype) const {
+    std::string known;
+    for (const auto& [one, bytes] : kDtypes)
+      known += (known.empty() ? "" : ", ") + std::string(one);
+    return {kind, name + ": tensor '" + tensor + "' has unknown dtype '" + dtype +
+                      "'; supported: " + known};
   }
 };
 
@@ -71,8 +80,7 @@ TensorEntry parse_entry(const std::string& tensor, const Json& json, size_t data
   entry.name = tensor;
   entry.dtype = json["dtype"].get<std::string>();
   const auto element = dtype_bytes(entry.dtype);
-  if (element == 0)
-    throw file.corrupt("tensor '" + tensor + "' has unknown dtype '" + entry.dtype + "'");
+  if (element == 0) throw file.unknown_dtype(tensor, entry.dtype);
   const auto shape = unsigned_list(json, "shape", file);
   const auto offsets = unsigned_list(json, "data_offsets", file);
   if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_size)
@@ -113,8 +121,10 @@ std::vector<TensorEntry> parse_safetensors(std::span<const uint8_t> bytes, const
   for (const auto& [tensor, json] : header.items())
     if (tensor != "__metadata__")
       entries.push_back(parse_entry(tensor, json, data_begin, bytes.size() - data_begin, file));
-  std::stable_sort(entries.begin(), entries.end(),
-                   [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  // An empty tensor comes before the one that begins at the same place.
+  std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
   for (size_t i = 1; i < entries.size(); ++i)
     if (entries[i].begin < entries[i - 1].end) throw file.corrupt("tensors overlap");
   return entries;

@@ -14,6 +14,7 @@ namespace {
 
 constexpr size_t kPieceOfText = 1u << 20;
 constexpr uint64_t kAnyFileMayHold = uint64_t{64} << 20;
+constexpr int kMaxZstdWindow = 31;  // bits: what zstd --long=31 writes
 
 bool is_zstd(std::span<const uint8_t> bytes) {
   constexpr uint8_t kMagic[] = {0x28, 0xB5, 0x2F, 0xFD};
@@ -49,7 +50,9 @@ std::string unpacked_gzip(std::span<const uint8_t> bytes, uint64_t limit, const 
 
 std::string unpacked_zstd(std::span<const uint8_t> bytes, uint64_t limit, const std::string& name) {
   const std::unique_ptr<ZSTD_DStream, FreedStream> stream(ZSTD_createDStream());
-  if (!stream) throw environment_error(name + ": cannot allocate a zstd decoder");
+  if (!stream ||
+      ZSTD_isError(ZSTD_DCtx_setParameter(stream.get(), ZSTD_d_windowLogMax, kMaxZstdWindow)))
+    throw environment_error(name + ": cannot allocate a zstd decoder");
   ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};
   std::string text;
   for (;;) {

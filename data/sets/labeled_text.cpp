@@ -78,7 +78,7 @@ class LabeledTextDataset final : public Dataset {
     if (config.kind == LabelKind::Masked) encoder_.mask();
     if (config.kind == LabelKind::Masked) config_.label.clear();
     rows_ = formats::read_labeled_texts(
-        config.path, {config_.text, config_.label, config.text_pair.value_or("")});
+        config.path, {config_.text, config_.label, config.text_pair.value_or(""), config_.classes});
     if (config.text_pair && config.kind == LabelKind::Words)
       throw config_error("dataset labeled_text: text_pair has no effect with kind: words");
     if (config.limit && *config.limit < std::ssize(rows_))

@@ -26,14 +26,16 @@ void fields(V& v, SafetensorsConfig& c) {
   v("limit", c.limit, "use only the first N samples", at_least(1));
 }
 
-constexpr std::array<std::pair<const char*, formats::ElementType>, 10> kSafetensorsTypes = {
+constexpr std::array<std::pair<const char*, formats::ElementType>, 12> kSafetensorsTypes = {
     {{"F64", formats::ElementType::F64},
      {"F32", formats::ElementType::F32},
      {"F16", formats::ElementType::F16},
      {"BF16", formats::ElementType::BF16},
      {"I64", formats::ElementType::I64},
      {"I32", formats::ElementType::I32},
+     {"U32", formats::ElementType::U32},
      {"I16", formats::ElementType::I16},
+     {"U16", formats::ElementType::U16},
      {"I8", formats::ElementType::I8},
      {"U8", formats::ElementType::U8},
      {"BOOL", formats::ElementType::Bool}}};

@@ -112,6 +112,7 @@ bool is_answer(const nlohmann::ordered_json& message) { return message.at("role"
 
 nlohmann::ordered_json parse_record(std::string_view line) {
   auto record = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (record.is_discarded() && find_invalid_utf8(line) != line.npos) throw config_error(kNotUtf8);
   if (record.is_discarded())
     throw config_error(begins_json_document(line) ? kNotJsonLines : "not valid JSON");
   if (!record.is_object())

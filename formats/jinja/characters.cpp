@@ -82,11 +82,13 @@ std::string_view strip(std::string_view text, Ends ends, std::string_view set) {
 
 std::string with_case(std::string_view text, LetterCase letter_case) {
   std::string out;
-  bool after_letter = false;
+  bool after_letter = false, after_break = true;
   for (const auto character : characters_of(text)) {
     if (character.size() > 1 && code_point_of(character) < 0x2000)
       throw Problem("changing the case of letters outside ASCII is not supported");
-    const bool is_first = letter_case == LetterCase::Capitalized ? out.empty() : !after_letter;
+    const bool is_first = letter_case == LetterCase::Capitalized ? out.empty()
+                          : letter_case == LetterCase::Words     ? after_break
+                                                                 : !after_letter;
     const bool upper =
         letter_case == LetterCase::Upper || (letter_case != LetterCase::Lower && is_first);
     const auto c = static_cast<unsigned char>(character.front());
@@ -95,6 +97,8 @@ std::string with_case(std::string_view text, LetterCase letter_case) {
     else
       out += static_cast<char>(c >= 0x80 ? c : upper ? std::toupper(c) : std::tolower(c));
     after_letter = character.size() == 1 && is_letter(character.front());
+    after_break =
+        is_blank(character) || std::string_view("-({[<").find(character) != std::string_view::npos;
   }
   return out;
 }

@@ -21,7 +21,8 @@ enum class Ends { Both, Left, Right };
 std::string_view strip(std::string_view text, Ends ends = Ends::Both, std::string_view set = {});
 
 // `text` with its ASCII letters changed. Throws Problem if it has other letters to change.
-enum class LetterCase { Upper, Lower, Capitalized, Title };
+// Title: as str.title(). Words: as the filter title, where an apostrophe does not begin a word.
+enum class LetterCase { Upper, Lower, Capitalized, Title, Words };
 std::string with_case(std::string_view text, LetterCase letter_case);
 
 // The UTF-8 bytes of a code point.

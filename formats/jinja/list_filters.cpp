@@ -11,6 +11,23 @@
 namespace lockstep::formats::jinja {
 namespace {
 
+bool is_set(const FunctionCall& call, size_t place) {
+  return call.argument(place) && call.argument(place)->is_true();
+}
+
+// What filters compare: unless they are case sensitive, texts in lower case.
+Value compared(const Value& value, bool is_case_sensitive) {
+  if (is_case_sensitive || !value.text()) return value;
+  return Value(with_case(*value.text(), LetterCase::Lower));
+}
+
+// The same of `item`, or of its attribute if there is an argument with its name.
+Value compared(const FunctionCall& call, const Value& item, size_t case_sensitive,
+               size_t attribute) {
+  return compared(call.argument(attribute) ? path_of(item, call.text(attribute)) : item,
+                  is_set(call, case_sensitive));
+}
+
 Value length(const FunctionCall& call) {
   return Value(static_cast<int64_t>(length_of(call.subject)));
 }
@@ -53,8 +70,17 @@ Value items(const FunctionCall& call) {
 
 Value sorted_items(const FunctionCall& call) {
   if (!call.subject.members()) throw call.problem("expected a dict");
+  const auto by = call.argument(1) ? call.text(1) : std::string("key");
+  if (by != "key" && by != "value") throw call.problem("by is 'key' or 'value'");
+  const auto key = [&](const auto& member) {
+    return compared(by == "key" ? Value(member.first) : member.second, is_set(call, 0));
+  };
+  const bool is_reverse = is_set(call, 2);
   auto members = *call.subject.members();
-  std::ranges::stable_sort(members, {}, [](const auto& member) { return member.first; });
+  std::ranges::stable_sort(members, [&](const auto& a, const auto& b) {
+    const auto order = compare(key(a), key(b));
+    return is_reverse ? order > 0 : order < 0;
+  });
   return pairs_of(members);
 }
 
@@ -111,24 +137,25 @@ Value chosen(const FunctionCall& call) {
 }
 
 Value unique(const FunctionCall& call) {
-  Values out;
+  Values out, keys;
   for (const auto& item : iterate(call.subject)) {
-    call.interpreter.charge(out.size());
-    if (std::ranges::none_of(out, [&](const auto& other) { return equal(item, other); }))
-      out.push_back(item);
+    call.interpreter.charge(keys.size());
+    auto key = compared(call, item, 0, 1);
+    if (std::ranges::any_of(keys, [&](const auto& other) { return equal(key, other); })) continue;
+    out.push_back(item);
+    keys.push_back(std::move(key));
   }
   return Value::list(std::move(out));
 }
 
 Value sort(const FunctionCall& call) {
   auto all = iterate(call.subject);
-  const auto key = [&](const Value& item) {
-    return call.argument(1) ? path_of(item, call.text(1)) : item;
-  };
+  const bool is_reverse = is_set(call, 0);
   // compare() throws in the middle of a sort, which is safe for a local list.
-  std::ranges::stable_sort(
-      all, [&](const Value& a, const Value& b) { return compare(key(a), key(b)) < 0; });
-  if (call.argument(0) && call.argument(0)->is_true()) std::ranges::reverse(all);
+  std::ranges::stable_sort(all, [&](const Value& a, const Value& b) {
+    const auto order = compare(compared(call, a, 1, 2), compared(call, b, 1, 2));
+    return is_reverse ? order > 0 : order < 0;
+  });
   return Value::list(std::move(all));
 }
 
@@ -138,7 +165,7 @@ Value extreme(const FunctionCall& call) {
   if (all.empty()) return Value::undefined("item");
   const auto* best = &all.front();
   for (const auto& item : all)
-    if (compare(item, *best) * sign > 0) best = &item;
+    if (compare(compared(call, item, 0, 1), compared(call, *best, 0, 1)) * sign > 0) best = &item;
   return *best;
 }
 
@@ -160,7 +187,7 @@ Value sum(const FunctionCall& call) {
 const std::vector<Function>& list_filters() {
   static const std::vector<Function> table = {
       {"count", {}, length},
-      {"dictsort", {}, sorted_items},
+      {"dictsort", {"case_sensitive", "by", "reverse"}, sorted_items},
       {"first", {}, first},
       {"items", {}, items},
       {"join", {"d", "attribute"}, join},
@@ -168,16 +195,16 @@ const std::vector<Function>& list_filters() {
       {"length", {}, length},
       {"list", {}, [](const FunctionCall& call) { return Value::list(iterate(call.subject)); }},
       {"map", {"..."}, map},
-      {"max", {}, extreme<1>},
-      {"min", {}, extreme<-1>},
+      {"max", {"case_sensitive", "attribute"}, extreme<1>},
+      {"min", {"case_sensitive", "attribute"}, extreme<-1>},
       {"reject", {"..."}, chosen<false, false>},
       {"rejectattr", {"..."}, chosen<false, true>},
       {"reverse", {}, reverse},
       {"select", {"..."}, chosen<true, false>},
       {"selectattr", {"..."}, chosen<true, true>},
-      {"sort", {"reverse", "attribute"}, sort},
+      {"sort", {"reverse", "case_sensitive", "attribute"}, sort},
       {"sum", {"attribute"}, sum},
-      {"unique", {}, unique},
+      {"unique", {"case_sensitive", "attribute"}, unique},
   };
   return table;
 }

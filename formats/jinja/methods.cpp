@@ -138,7 +138,6 @@ Value filter_named(const FunctionCall& call) {
 }
 constexpr const char* kUpper = "upper";
 constexpr const char* kLower = "lower";
-constexpr const char* kTitle = "title";
 constexpr const char* kCapitalize = "capitalize";
 constexpr const char* kReplace = "replace";
 
@@ -179,7 +178,9 @@ const std::vector<Function>& text_methods() {
       {"splitlines", {}, lines_of},
       {"startswith", {"prefix"}, has_end<true>},
       {"strip", {"chars"}, stripped<Ends::Both>},
-      {"title", {}, filter_named<kTitle>},
+      {"title",
+       {},
+       [](const FunctionCall& c) { return Value(with_case(self(c), LetterCase::Title)); }},
       {"upper", {}, filter_named<kUpper>},
   };
   return table;

@@ -17,7 +17,9 @@ Value trim(const FunctionCall& call) {
 }
 
 Value to_json(const FunctionCall& call) {
-  const auto indent = call.integer(0, -1);
+  const auto* ascii = call.argument(0);
+  if (ascii && ascii->is_true()) throw call.problem("ensure_ascii is not supported");
+  const auto indent = call.integer(1, -1);
   if (indent > 16) throw call.problem("indent is at most 16");
   return Value(json_of(call.subject, indent));
 }
@@ -120,8 +122,8 @@ const std::vector<Function>& text_filters() {
       {"round", {"precision"}, round_number},
       {"safe", {}, [](const FunctionCall& call) { return call.subject; }},
       {"string", {}, [](const FunctionCall& call) { return Value(call.subject_text()); }},
-      {"title", {}, change_case<LetterCase::Title>},
-      {"tojson", {"indent"}, to_json},
+      {"title", {}, change_case<LetterCase::Words>},
+      {"tojson", {"ensure_ascii", "indent"}, to_json},
       {"trim", {"chars"}, trim},
       {"upper", {}, change_case<LetterCase::Upper>},
   };

@@ -26,7 +26,7 @@ namespace {
 using BatchPointer = std::shared_ptr<arrow::RecordBatch>;
 
 constexpr std::string_view kFileMark = "ARROW1", kFeatherOne = "FEA1", kParquetMark = "PAR1";
-constexpr int64_t kFileBegin = 8;  // of the stream in a file
+constexpr int64_t kMarkBytes = 8;  // with padding
 
 class ArrowIpcFile final : public ColumnarFile {
   template <class Act>
@@ -40,12 +40,10 @@ class ArrowIpcFile final : public ColumnarFile {
         bytes_(std::make_shared<arrow::Buffer>(bytes.data(), std::ssize(bytes))) {
     guard([&] {
       const bool is_file = verify_kind();
-      messages_ = find_messages(bytes_, is_file ? kFileBegin : 0, name_);
-      schema_ = accepted(arrow::ipc::ReadSchema(*messages_.schema, &dictionaries_), name_);
+      is_file ? open_file() : open_stream();
       if (!schema_->is_native_endian())
         throw ipc_error(name_, "its numbers are big-endian: write it again on this machine");
       index_rows();
-      if (is_file) verify_footer();
       if (!messages_.dictionaries.empty() && !messages_.batches.empty()) read_dictionaries(is_file);
     });
   }
@@ -141,9 +139,28 @@ class ArrowIpcFile final : public ColumnarFile {
       throw ipc_error(name_, "it is a Parquet file; use the dataset parquet");
     if (text.empty()) throw ipc_error(name_, "it is empty");
     if (!text.starts_with(kFileMark)) return false;
-    if (!text.ends_with(kFileMark) || bytes_->size() < 2 * kFileBegin)
+    if (!text.ends_with(kFileMark) || bytes_->size() < 2 * kMarkBytes)
       throw ipc_error(name_, "it has no footer: it was truncated, or its writer was not closed");
     return true;
+  }
+
+  void open_stream() {
+    messages_ = find_messages(bytes_, 0, /*has_schema=*/true, name_);
+    schema_ = accepted(arrow::ipc::ReadSchema(*messages_.schema, &dictionaries_), name_);
+  }
+
+  // The schema is that of the footer: Polars writes no message with it.
+  void open_file() {
+    auto options = read_options();
+    options.ensure_native_endian = false;  // so that the schema says how the numbers are stored
+    const auto file = accepted(arrow::ipc::RecordBatchFileReader::Open(reader(), options), name_);
+    schema_ = file->schema();
+    accept(dictionaries_.fields().AddSchemaFields(*schema_), name_, kIpcFormat);
+    if (const auto begin = first_block(*bytes_))
+      messages_ = find_messages(bytes_, *begin, /*has_schema=*/false, name_);
+    if (file->num_record_batches() != static_cast<int>(messages_.batches.size()))
+      throw ipc_error(name_, fmt::format("it has {} record batches, but its footer has {}",
+                                         messages_.batches.size(), file->num_record_batches()));
   }
 
   void index_rows() {
@@ -160,13 +177,6 @@ class ArrowIpcFile final : public ColumnarFile {
 
   std::shared_ptr<arrow::io::BufferReader> reader() const {
     return std::make_shared<arrow::io::BufferReader>(bytes_);
-  }
-
-  void verify_footer() const {
-    const auto file = accepted(arrow::ipc::RecordBatchFileReader::Open(reader()), name_);
-    if (file->num_record_batches() == static_cast<int>(messages_.batches.size())) return;
-    throw ipc_error(name_, fmt::format("it has {} record batches, but its footer has {}",
-                                       messages_.batches.size(), file->num_record_batches()));
   }
 
   // Dictionaries of columns; those in nested columns are not needed.

@@ -15,6 +15,10 @@ namespace lockstep::formats {
 class FlatTable {
  public:
   explicit FlatTable(const void* table) : at_(static_cast<const uint8_t*>(table)) {}
+  // The table that a flatbuffer begins with.
+  static FlatTable root(const uint8_t* buffer) {
+    return FlatTable(buffer + load<uint32_t>(buffer));
+  }
 
   bool has(int field) const { return place_of(field) != nullptr; }
   int64_t number(int field) const {
@@ -28,14 +32,15 @@ class FlatTable {
   // A vector of structs {int64 offset, int64 length}.
   std::vector<std::pair<int64_t, int64_t>> ranges(int field) const {
     std::vector<std::pair<int64_t, int64_t>> ranges;
-    const auto* place = place_of(field);
-    if (!place) return ranges;
-    const auto* items = place + load<uint32_t>(place);
-    for (uint32_t i = 0; i < load<uint32_t>(items); ++i) {
-      const auto* item = items + sizeof(uint32_t) + size_t{16} * i;
+    for (const auto* item : structs(field, 16))
       ranges.emplace_back(load<int64_t>(item), load<int64_t>(item + sizeof(int64_t)));
-    }
     return ranges;
+  }
+  // Of a vector of structs Block {int64 offset, int32 metadata length, int64 body length}.
+  std::vector<int64_t> block_offsets(int field) const {
+    std::vector<int64_t> offsets;
+    for (const auto* item : structs(field, 24)) offsets.push_back(load<int64_t>(item));
+    return offsets;
   }
 
  private:
@@ -44,6 +49,16 @@ class FlatTable {
     T value;
     std::memcpy(&value, from, sizeof(T));
     return value;
+  }
+  // The items of a vector of structs, each of `size` bytes.
+  std::vector<const uint8_t*> structs(int field, size_t size) const {
+    std::vector<const uint8_t*> items;
+    const auto* place = place_of(field);
+    if (!place) return items;
+    const auto* all = place + load<uint32_t>(place);
+    for (uint32_t i = 0; i < load<uint32_t>(all); ++i)
+      items.push_back(all + sizeof(uint32_t) + size * i);
+    return items;
   }
   const uint8_t* place_of(int field) const {
     const auto* fields = at_ - load<int32_t>(at_);

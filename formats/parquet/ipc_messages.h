@@ -7,10 +7,12 @@
 #include <arrow/ipc/message.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,16 +73,33 @@ struct IpcMessage {
 };
 
 struct IpcMessages {
-  std::unique_ptr<arrow::ipc::Message> schema;
+  std::unique_ptr<arrow::ipc::Message> schema;  // of a stream
   std::vector<IpcMessage> batches;
   std::vector<IpcMessage> dictionaries;
   bool is_compressed = false;          // some record batch
   bool has_late_dictionaries = false;  // after the first record batch
 };
 
-// `begin`: of the stream in `file`. Throws Config.
+// The fields of the table Footer, which has one block for each message with a body.
+inline constexpr int kFooterDictionaries = 2, kFooterBatches = 3;
+inline constexpr int64_t kFooterEnd = 10;  // the length of the footer and "ARROW1"
+
+// The first message with a body in a file whose footer Arrow has verified; nullopt: there is none.
+inline std::optional<int64_t> first_block(const arrow::Buffer& file) {
+  const auto* end = file.data() + file.size() - kFooterEnd;
+  int32_t length = 0;
+  std::memcpy(&length, end, sizeof(length));
+  const auto footer = FlatTable::root(end - length);
+  auto offsets = footer.block_offsets(kFooterBatches);
+  for (const auto offset : footer.block_offsets(kFooterDictionaries)) offsets.push_back(offset);
+  if (offsets.empty()) return std::nullopt;
+  return *std::ranges::min_element(offsets);
+}
+
+// The messages from `begin` on. `has_schema`: they begin with the schema, as in a stream. Throws
+// Config.
 inline IpcMessages find_messages(const std::shared_ptr<arrow::Buffer>& file, int64_t begin,
-                                 const std::string& name) {
+                                 bool has_schema, const std::string& name) {
   IpcMessages found;
   arrow::io::BufferReader stream(file);
   accept(stream.Seek(begin), name, kIpcFormat);
@@ -93,7 +112,7 @@ inline IpcMessages find_messages(const std::shared_ptr<arrow::Buffer>& file, int
     auto message = accepted(arrow::ipc::ReadMessage(&stream), name);
     if (!message) break;  // end mark
     const auto type = message->type();
-    if (!found.schema) {
+    if (has_schema && !found.schema) {
       if (type != arrow::ipc::MessageType::SCHEMA) throw ipc_error(name, "it has no schema");
       found.schema = std::move(message);
     } else if (type == arrow::ipc::MessageType::RECORD_BATCH) {
@@ -107,7 +126,7 @@ inline IpcMessages find_messages(const std::shared_ptr<arrow::Buffer>& file, int
       throw ipc_error(name, "it has messages that are not record batches");
     }
   }
-  if (!found.schema) throw ipc_error(name, "it has no schema");
+  if (has_schema && !found.schema) throw ipc_error(name, "it has no schema");
   return found;
 }
 

@@ -69,12 +69,20 @@ class CsvParser {
     CsvRecords again(text_, format_.separator);
     if (format_.header) again.next();
     while (again.next()) read_row(again);
-    if (table_.rows == 0) throw config_error(name_ + ": it has no records");
+    if (table_.rows == 0)
+      throw config_error(name_ + (has_only_returns() ? ": its lines end with carriage returns "
+                                                       "alone; convert them to line feeds"
+                                                     : ": it has no records"));
     for (auto& selected : selected_) table_.columns.push_back(std::move(selected.column));
     return std::move(table_);
   }
 
  private:
+  // As files of old Macs, and of Excel's "CSV (Macintosh)".
+  bool has_only_returns() const {
+    return text_.find('\n') == text_.npos && text_.find('\r') != text_.npos;
+  }
+
   void read_names(CsvRecords& records) {
     names_ = format_.names;
     if (!format_.header) return;

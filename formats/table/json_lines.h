@@ -10,6 +10,8 @@ constexpr const char* kNotJsonLines =
     "not one JSON object per line; in pandas, save with df.to_json(path, orient='records', "
     "lines=True)";
 
+constexpr const char* kNotUtf8 = "not UTF-8 text; convert the file to UTF-8";
+
 // Whether a line that is not valid JSON looks like the first one of a document of several lines.
 inline bool begins_json_document(std::string_view line) {
   return line.starts_with('[') || line == "{";

@@ -112,6 +112,7 @@ class JsonlParser {
   }
 
   std::string problem_of(const JsonObject& row, std::string_view line) const {
+    if (row.is_discarded() && find_invalid_utf8(line) != line.npos) return kNotUtf8;
     if (row.is_discarded())
       return begins_json_document(line)
                  ? kNotJsonLines

@@ -8,6 +8,7 @@
 
 #include "core/printable.h"
 #include "formats/file_kind.h"
+#include "formats/table/cell_value.h"
 #include "formats/table/csv_file.h"
 #include "formats/unpack.h"
 #include "lockstep/error.h"
@@ -97,6 +98,9 @@ std::vector<LabeledText> rows_of_csv(const std::filesystem::path& path,
   CsvFormat csv{.separator = has_tabs ? '\t' : ',', .columns = {format.text}, .missing = {""}};
   csv.is_text.emplace_back(format.text, true);
   if (!format.label.empty()) csv.columns.push_back(format.label);
+  const auto is_value = [](const std::string& name) { return cell_value(name).has_value(); };
+  if (!format.label.empty() && std::ranges::any_of(format.classes, is_value))
+    csv.is_text.emplace_back(format.label, true);
   if (!format.pair.empty()) {
     csv.columns.push_back(format.pair);
     csv.is_text.emplace_back(format.pair, true);

@@ -25,6 +25,8 @@ struct LabeledTextFormat {
   std::string text = "text";
   std::string label = "label";  // empty: not read
   std::string pair = {};        // the second text; empty: none
+  // The names of the classes. If one looks like a number, labels of a CSV file are names.
+  std::vector<std::string> classes = {};
 };
 
 // Parses untrusted text. `name` is used as the file name in messages. Throws Config, naming the line:

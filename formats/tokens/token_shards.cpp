@@ -7,13 +7,17 @@
 #include <cstring>
 
 #include "core/printable.h"
+#include "formats/file_kind.h"
 #include "formats/path_list.h"
 #include "lockstep/error.h"
 
 namespace lockstep::formats {
 namespace {
 
+using namespace std::string_view_literals;
+
 constexpr size_t kTokenHeaderBytes = 1024;
+constexpr size_t kMinTextBytes = 64;  // fewer may be tokens
 
 struct TokenHeaderKind {
   int32_t magic, version;
@@ -21,6 +25,27 @@ struct TokenHeaderKind {
 };
 constexpr std::array<TokenHeaderKind, 2> kTokenHeaders = {
     {{20240520, 1, ElementType::U16}, {20240801, 7, ElementType::U32}}};
+
+// What else a file without a header is, by bytes that two tokens or more are unlikely to have.
+constexpr std::array<std::pair<std::string_view, const char*>, 7> kOtherFiles = {{
+    {"\x93NUMPY"sv,
+     "a NumPy .npy file; write its tokens with array.astype(numpy.uint16).tofile(...)"},
+    {"\x1F\x8B\x08\0"sv, "compressed with gzip; decompress it"},
+    {"\x1F\x8B\x08\x08"sv, "compressed with gzip; decompress it"},
+    {"\x28\xB5\x2F\xFD"sv, "compressed with zstd; decompress it"},
+    {"PK\x03\x04"sv, "a zip archive (or .npz, .pt)"},
+    {"PAR1"sv, "a Parquet file"},
+    {"ARROW1"sv, "a Feather or Arrow file"},
+}};
+
+// Empty: it may be a file of tokens.
+std::string other_content(std::string_view file) {
+  for (const auto& [begin, what] : kOtherFiles)
+    if (file.starts_with(begin)) return what;
+  if (file.size() >= kMinTextBytes && !is_binary(file))
+    return "text; turn it into tokens with lockstep-data tokenize";
+  return {};
+}
 
 template <class T>
 [[gnu::always_inline]] inline void widen(const uint8_t* __restrict from, int64_t* __restrict out,
@@ -64,6 +89,10 @@ TokenLayout parse_token_file(std::span<const uint8_t> bytes, ElementType headerl
     if (bytes.size() < kTokenHeaderBytes) throw refused("it is truncated inside its header");
     layout.type = kind->type;
     layout.begin = kTokenHeaderBytes;
+  } else if (const auto other =
+                 other_content({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+             !other.empty()) {
+    throw refused("it is " + other);
   }
   const auto found = bytes.size() - layout.begin;
   const auto width = bytes_of(layout.type);

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
@@ -272,6 +273,15 @@ def test_truncated_and_foreign_files_are_named(tmp_path):
     (tmp_path / "t.csv").write_bytes(whole)
     message = refused(tmp_path, {"train": {"name": "csv", "path": str(tmp_path / "t.csv")}})
     assert "a Feather or Arrow file, not CSV; use the dataset arrow" in message
+
+
+@pytest.mark.parametrize("codec", ["uncompressed", "zstd"])
+def test_files_of_polars(tmp_path, codec):
+    """The schema is only in their footer, and dictionaries follow the record batches."""
+    part = pl.DataFrame({"n": [1.5, -2.0, 3.0], "s": ["x", "y", "x"], "c": pl.Series(["a", "a", "b"], dtype=pl.Categorical)})
+    pl.concat([part] * 3).write_ipc(tmp_path / "t.arrow", compression=codec, record_batch_size=3)
+    ours = all_of(tmp_path, {"name": "arrow", "path": str(tmp_path / "t.arrow")})["features"]
+    assert np.array_equal(ours, [[1.5, 1, 0, 1, 0], [-2, 0, 1, 1, 0], [3, 1, 0, 0, 1]] * 3)
 
 
 @FORMATS

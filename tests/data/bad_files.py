@@ -83,6 +83,7 @@ FILES = {
     "safetensors huge header": ("safetensors", "x.safetensors", b"\xff" * 64, {}, ["x.safetensors", "header"]),
     "csv empty": ("csv", "x.csv", b"", {}, ["x.csv", "empty"]),
     "csv header only": ("csv", "x.csv", b"a,b\n", {}, ["x.csv", "no records"]),
+    "csv of an old Mac": ("csv", "x.csv", b"a,b\r1,2\r3,4\r", {}, ["x.csv", "carriage returns"]),
     "csv short row": ("csv", "x.csv", csv_of("a,b", "1,2", "3"), {}, ["x.csv: line 3", "1 cells", "2 columns"]),
     "csv open quote": ("csv", "x.csv", csv_of("a,b", '1,"2', "3,4"), {}, ["x.csv: line 2", "quote"]),
     "csv text after quote": ("csv", "x.csv", csv_of("a,b", '"1"x,2'), {}, ["x.csv: line 2", "quoted cell"]),
@@ -123,6 +124,9 @@ FILES = {
     "tokens in header": ("tokens", "x.bin", HEADER.tobytes()[:500], {}, ["x.bin", "header"]),
     "tokens too few": ("tokens", "x.bin", b"a" * 20, {}, ["257 tokens that a sample needs"]),
     "tokens all as long": ("tokens", "x.bin", b"a" * 20, {"length": 4, "pad_to": "longest"}, ["pad_to", "without separator"]),
+    "tokens npy": ("tokens", "x.bin", npy(np.arange(400, dtype=np.uint16)), {}, ["x.bin", "a NumPy .npy file", "tofile"]),
+    "tokens gzip": ("tokens", "x.bin", b"\x1f\x8b\x08\0" + b"\xff" * 800, {}, ["x.bin", "compressed with gzip"]),
+    "tokens text": ("tokens", "x.txt", "Ein schöner Text.\n".encode() * 50, {}, ["x.txt", "it is text", "lockstep-data tokenize"]),
     "tokens beyond vocabulary": (
         "tokens", "x.bin", b"\xff" * 2000, {"length": 8, "vocab_size": 100}, ["x.bin", "token 65535", "vocabulary of 100"],
     ),

@@ -78,6 +78,10 @@ x is defined ~ messages is defined ~ messages is iterable ~ 'x' is string ~ {} i
 (1 is odd) ~ (2 is even) ~ (9 is divisibleby 3) ~ (2 is in [1, 2]) ~ (1.0 is float) ~ (true is boolean) ~ (1 is number)
 '  x  ' | trim ~ 'xxaxx' | trim('x') ~ 'a,b' | replace(',', ';') | upper ~ 'hello world' | title ~ 'ABC' | lower ~ 'abc' | capitalize
 [3, 1, 2] | sort | join('-') ~ [1, 2] | first ~ [1, 2] | last ~ [1, 2] | length ~ [1, 1, 2] | unique | list ~ [1, 2] | sum
+['b', 'A', 'a', 'B'] | sort ~ ['b', 'A', 'a'] | sort(true) ~ ['b', 'A', 'a'] | sort(case_sensitive=true) ~ ['b', 'B', 'a'] | unique | list ~ ['B', 'a', 'C'] | max ~ ['b', 'A'] | min
+[{'n': 1, 'k': 'x'}, {'n': 1, 'k': 'y'}, {'n': 2, 'k': 'z'}] | sort(reverse=true, attribute='n') | map(attribute='k') | join
+{'end_time': 1, 'endDate': 2, 'Age': 3} | dictsort ~ {'b': 1, 'A': 2} | dictsort(true) ~ {'b': 1, 'A': 2} | dictsort(by='value', reverse=true)
+"don't stop-me (now)" | title ~ "don't stop-me".title() ~ {'a': 'é'} | tojson(ensure_ascii=false) ~ {'a': 1} | tojson(false, 2)
 [{'a': 1}, {'a': 2}, {'b': 3}] | selectattr('a', 'defined') | map(attribute='a') | list | tojson
 [1, 2, 3, 4] | select('odd') | list ~ [1, 2, 3] | reject('equalto', 2) | list ~ ['a', 'b'] | map('upper') | join
 missing | default('d') ~ '' | default('e', true) ~ missing | length ~ (missing or 'z')

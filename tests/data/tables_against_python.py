@@ -394,6 +394,11 @@ def test_bad_lines_of_json_are_named_and_may_be_skipped(tmp_path, line, text):
     assert "no column 'c'; did you mean" in refused(tmp_path, {"train": {**train, "columns": ["c"], "max_bad_samples": 1}})
 
 
+def test_lines_of_json_in_another_encoding_are_named(tmp_path):
+    (tmp_path / "t.jsonl").write_bytes('{"a": "x"}\n{"a": "ü"}\n'.encode("latin-1"))
+    assert "t.jsonl: line 2: not UTF-8 text" in refused(tmp_path, {"train": {"name": "jsonl", "path": str(tmp_path / "t.jsonl")}})
+
+
 def test_foreign_formats_are_named(tmp_path):
     rows = table()
     import bz2
@@ -431,6 +436,15 @@ def test_truncated_and_corrupt_zstd(tmp_path):
     assert "t.csv.zst: truncated zstd file" in refused(tmp_path, {"train": train})
     file.write_bytes(good[:6] + b"\xff\xff\xff" + good[9:])
     assert "t.csv.zst: corrupt zstd file" in refused(tmp_path, {"train": train})
+
+
+def test_zstd_with_a_long_window(tmp_path):
+    """As zstd --long=31 writes from a pipe: the frame requires a window of 2 GiB, of which little is used."""
+    content = b"a,b\n" + b"1,2\n" * 20
+    frame = b"\x28\xb5\x2f\xfd\x00\xa8" + (len(content) << 3 | 1).to_bytes(3, "little") + content
+    (tmp_path / "t.csv.zst").write_bytes(frame)
+    ours = all_of(tmp_path, {"name": "csv", "path": str(tmp_path / "t.csv.zst")})["features"]
+    assert ours.tolist() == [[1, 2]] * 20
 
 
 def test_error_about_a_missing_path_names_its_base_directory(tmp_path):

@@ -168,6 +168,19 @@ def test_a_csv_file_and_a_split(job):
     assert losses[-1] < 0.5 * losses[0]
 
 
+def test_classes_of_a_csv_file_may_look_like_numbers(job):
+    """Class "2" of ["2", "1"] is number 0, as in a file of JSON Lines."""
+    make(job, "classification", 2)
+    names = [str(1 + number % 2) for number in range(len(TEXTS))]
+    data = {**write_rows(job, [{"text": text, "label": name} for text, name in zip(TEXTS, names)]), "classes": ["2", "1"]}
+    (job.directory / "rows.csv").write_text("text,label\n" + "".join(f'"{text}",{name}\n' for text, name in zip(TEXTS, names)))
+    losses = []
+    for file in ("rows.jsonl", "rows.csv"):
+        configure(job, {**data, "path": str(job.directory / file)}, max_steps=3)
+        losses.append(job.series(job.train().name, "train/loss"))
+    assert losses[0] == losses[1]
+
+
 def test_several_classes_and_values(job):
     tokenizer, model = make(job, "classification")
     lists = [[label] if i % 3 else CLASSES[:2] for i, label in enumerate(LABELS)]

@@ -356,6 +356,18 @@ TEST_CASE("checkpoint: a best one of another version of Lockstep is not removed"
   CHECK(list_checkpoints(checkpoints) == std::vector<int64_t>{1, 3});
 }
 
+TEST_CASE("safetensors: an empty tensor may follow the one that begins at its place") {
+  const auto bytes = safetensors_bytes(R"({"b":{"dtype":"U16","shape":[2],"data_offsets":[4,8]},)"
+                                       R"("e":{"dtype":"F32","shape":[0],"data_offsets":[4,4]},)"
+                                       R"("a":{"dtype":"U32","shape":[1],"data_offsets":[0,4]}})",
+                                       8);
+  const auto entries = formats::parse_safetensors(bytes_of(bytes), "x");
+  REQUIRE(entries.size() == 3);
+  CHECK(entries[0].name == "a");
+  CHECK(entries[1].name == "e");
+  CHECK(entries[2].name == "b");
+}
+
 TEST_CASE("safetensors: invalid headers are rejected with the reason") {
   const auto refuse = [](const std::string& bytes, const std::string& reason) {
     CHECK_THROWS_WITH(formats::parse_safetensors(bytes_of(bytes), "x"), Catch::Contains(reason));

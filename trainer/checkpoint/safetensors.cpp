@@ -21,13 +21,15 @@
 namespace lockstep::trainer {
 namespace {
 
-constexpr std::array<std::pair<const char*, at::ScalarType>, 10> kTypes = {{{"F64", at::kDouble},
+constexpr std::array<std::pair<const char*, at::ScalarType>, 12> kTypes = {{{"F64", at::kDouble},
                                                                             {"F32", at::kFloat},
                                                                             {"F16", at::kHalf},
                                                                             {"BF16", at::kBFloat16},
                                                                             {"I64", at::kLong},
                                                                             {"I32", at::kInt},
+                                                                            {"U32", at::kUInt32},
                                                                             {"I16", at::kShort},
+                                                                            {"U16", at::kUInt16},
                                                                             {"I8", at::kChar},
                                                                             {"U8", at::kByte},
                                                                             {"BOOL", at::kBool}}};

@@ -465,6 +465,39 @@ class Embedded(nn.Module):
         return self.head(self.embedding(x).mean(1))
 
 
+class Centered(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("average", torch.zeros(16))
+
+    def forward(self, x):
+        if self.training:
+            with torch.no_grad():
+                self.average.mul_(0.9).add_(x.mean(0), alpha=0.1)
+        return x - self.average
+
+
+class Reused(Net):
+    """Has a layer under two names, keeps a tensor, and changes a field of the batch."""
+
+    def prepare(self):
+        self.norm = Centered()
+        self.same = self.norm
+
+    def change(self, x):
+        self.kept = self.same(self.norm(x.mul_(2).sub_(1)).relu())
+        return self.kept
+
+
+class SameMemory(Net):
+    def prepare(self):
+        self.other = nn.Linear(16, CLASSES)
+        self.other.weight.data = self.layer.weight.data
+
+    def forward(self, x):
+        return self.layer(x) + self.other(x).relu()
+
+
 class Unused(Net):
     def prepare(self):
         self.never = nn.Linear(16, 2)
@@ -478,6 +511,36 @@ class DoublePrecision(Net):
 class LowPrecision(Net):
     def forward(self, x):
         return super().forward(x.bfloat16()).float()
+
+
+class Reverse(torch.autograd.Function):
+    """A gradient reversal layer."""
+
+    @staticmethod
+    def forward(context, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(context, gradient):
+        return -gradient
+
+
+class OwnBackward(Net):
+    def forward(self, x):
+        return Reverse.apply(F.dropout(super().forward(x), 0.3, self.training))
+
+
+class HookOnGradient(Net):
+    def forward(self, x):
+        y = F.dropout(super().forward(x), 0.3, self.training)
+        if y.requires_grad:
+            y.register_hook(lambda gradient: -gradient)
+        return y
+
+
+class HookOnParameter(Net):
+    def prepare(self):
+        self.layer.weight.register_hook(lambda gradient: gradient * 0)
 
 
 class Branch(Net):
@@ -659,6 +722,7 @@ TRAINED = {
     "regression": Case(lambda: Net(classes=1), regression, "mse"),
     "unused parameters under decay": Case(Unused, vectors, optimizer={"name": "adamw", "lr": 0.01, "weight_decay": 0.5},
                                           warned="the loss does not depend on parameter 'never.weight': it is not trained"),
+    "a reused layer": Case(Reused, vectors),
     "an unused field": Case(Net, lambda: {**vectors(), "extra": torch.rand(SAMPLES)}, warned="field 'extra' of the batch"),
     "segments": Case(Checkpointed, vectors, options={"segments": 2}),
     "bf16 autocast": Case(Net, vectors, options={"precision": "bf16"}, tolerance=None),
@@ -680,8 +744,16 @@ REFUSED = {
     "predictions of another shape": Case(Net, regression, "mse", refused=("mse needs predictions of the shape of 'target'",)),
     "predictions in another order": Case(lambda: nn.Conv2d(3, 3, 1), altered(colors, labels=lambda _: torch.rand(SAMPLES, 32, 32, 3)), "mse",
                                          refused=("the shape of 'labels', which is float32 [16, 32, 32, 3]", "float32 [16, 3, 32, 32]")),
+    "integers with mse": Case(lambda: Net(classes=1), altered(regression, target=lambda target: target.long()), "mse",
+                              refused=("mse needs a floating-point target, but 'target' is int64 [16]",)),
     "synchronized batch norm": Case(lambda: BatchNormNet(nn.SyncBatchNorm), images, refused=("'norm' is a SyncBatchNorm",)),
     "sparse gradients": Case(lambda: Embedded(sparse=True), bags, refused=("'embedding' is an Embedding with sparse=True",)),
+    "a backward pass of its own": Case(OwnBackward, vectors, refused=("the gradient of 'layer.", "torch.autograd.Function")),
+    "a hook on a gradient": Case(HookOnGradient, vectors, refused=("the gradient of 'layer.", "hooks on gradients")),
+    "a hook on a parameter": Case(HookOnParameter, vectors, refused=("the parameter 'layer.weight' has a hook",)),
+    "parameters in the same memory": Case(SameMemory, vectors, refused=("'layer.weight' and 'other.weight' share memory",)),
+    "a lazy layer": Case(lambda: nn.LazyLinear(CLASSES), vectors, refused=("'weight' has no shape yet",)),
+    "the old weight norm": Case(lambda: nn.utils.weight_norm(nn.Linear(16, CLASSES)), vectors, refused=("torch.nn.utils.parametrizations",)),
     "a custom operator": Case(CustomOperator, vectors, refused=("the operator lockstep_cases::double", "compiled_cases.py:")),
     "an operator of this process": Case(OperatorOfThisProcess, vectors, refused=("the operator quantized::lockstep_cases_double, which is not",)),
     "an operator that torch has in Python": Case(OperatorOfTorchInPython, vectors, refused=("the operator prims::fft_r2c, which is not",)),

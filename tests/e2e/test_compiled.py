@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import zipfile
@@ -811,6 +812,44 @@ def test_interrupted_compilation(monkeypatch, capsys):
     assert capsys.readouterr().err == "lockstep-compile: interrupted\n"
 
 
+def test_terminated_compilation(monkeypatch, capsys):
+    from lockstep.compile import command_line
+
+    monkeypatch.setattr(command_line, "act", lambda options: signal.raise_signal(signal.SIGTERM))
+    assert command_line.main(["lockstep.models:mlp", "--loss", "mse", "--batch", "example"]) == 143
+    assert capsys.readouterr().err == "lockstep-compile: interrupted\n"
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+KILLED = """
+import os
+from lockstep.compile.processes import in_forks, results_of
+
+end = os.dup(0)
+
+def call(i):
+    print(os.getpid(), flush=True)
+    os.read(end, 1)
+    return bytes(1 << 20)  # more than a pipe holds
+
+results_of(in_forks(call), 2, 2, print)
+"""
+
+
+def test_processes_of_a_killed_compilation_end(tmp_path):
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+    parent = subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    children = [int(parent.stdout.readline()) for _ in range(2)]
+    parent.kill()
+    try:
+        parent.communicate(timeout=TIMEOUT_S)  # until the last process has closed stdout
+    except subprocess.TimeoutExpired:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+        raise
+
+
 def test_run_file_with_invalid_data(capsys, tmp_path, job, monkeypatch):
     job.config["data"]["train"]["path"] = "/nowhere"
     job.write()
@@ -855,6 +894,17 @@ def test_file_is_not_python(capsys, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     assert "broken.py, line 1" in refused_compile(capsys, out, f"{source}:make_model", "--loss", "mse", "--batch", "example")
+
+
+def test_file_that_ends_the_program(capsys, tmp_path):
+    """A script without if __name__ == "__main__": the command must not end with exit code 0, and without a package."""
+    source = tmp_path / "models" / "script.py"
+    source.parent.mkdir()
+    source.write_text("import sys\nsys.exit()\n")
+    out = tmp_path / "out"
+    out.mkdir()
+    line = refused_compile(capsys, out, f"{source}:make_model", "--loss", "mse", "--batch", "example")
+    assert "ends the program" in line and f"{source}:2" in line
 
 
 def test_seed_applies_only_to_make_model(capsys, tmp_path):

@@ -1,13 +1,14 @@
 """lockstep-compile: the command."""
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
 import time
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Iterator
 
 from lockstep.compile import export_command
 from lockstep.compile.errors import fault_of_target
@@ -177,6 +178,30 @@ def show(text: str) -> int:
         return 75
 
 
+class Stopped(KeyboardInterrupt):
+    def __init__(self, number: int):
+        super().__init__()
+        self.number = number
+
+
+def stop(number: int, frame: object) -> None:
+    raise Stopped(number)
+
+
+@contextlib.contextmanager
+def stopping() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the command like Ctrl-C, so that it removes its temporary files and ends its processes."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    changed = [number for number, handler in before.items() if handler == signal.SIG_DFL]  # nohup ignores SIGHUP
+    for number in changed:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in changed:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit code. `arguments`: default: those of the command line."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -188,11 +213,12 @@ def main(arguments: list[str] | None = None) -> int:
         return show(export_command.USAGE if exports else USAGE)
     warnings.simplefilter("ignore")  # internal warnings of torch
     try:
-        export_command.export(arguments[1:]) if exports else act(parse(arguments))
+        with stopping():
+            export_command.export(arguments[1:]) if exports else act(parse(arguments))
         return 0
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         print("lockstep-compile: interrupted", file=sys.stderr)
-        return 128 + signal.SIGINT
+        return 128 + (error.number if isinstance(error, Stopped) else signal.SIGINT)
     except Exception as error:
         code, message = exit_code_and_message(error)
         print(f"lockstep-compile: error: {message}", file=sys.stderr)

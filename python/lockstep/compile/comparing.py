@@ -7,13 +7,13 @@ from typing import Callable
 import torch
 
 from lockstep.compile.batch_sizes import resized
-from lockstep.compile.errors import CompilerFault
+from lockstep.compile.errors import CompileError, CompilerFault, one_line, quiet
 from lockstep.compile.graphs import Graph, Step
 from lockstep.compile.losses import Batch, shape_of
 from lockstep.compile.passes import Pass
 from lockstep.compile.running import Run
 from lockstep.compile.segments import Part, segment_names
-from lockstep.compile.trial import equal
+from lockstep.compile.trial import FAILS, equal, place_of
 
 TOLERANCE = {"fp32": 1e-3, "bf16": 5e-2}  # relative to the largest element, compiled against eager
 # Relative to a gradient's norm: at the kink of a ReLU, rounding decides whether an element has a gradient.
@@ -31,6 +31,31 @@ class Comparison:
         graph = self.compiled.graph
         inputs = [*self.tensors, *batch.values()]
         return run_parts(graph, self.compiled.parts, [*inputs, graph.inputs[-1]] if graph.training else inputs, self.run)
+
+
+def verify_trace(training: Pass) -> None:
+    """Raises CompileError if the graph has other gradients than the module, because torch.export leaves out code that runs only in the
+    backward pass. Both run in Python, with the same random numbers; if they draw them in another order, nothing is known."""
+    graph = training.graph
+    inputs = [*training.state.tensors(), *(tensor.clone() for tensor in training.batch.values()), graph.inputs[-1]]
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        try:
+            expected = eager(training.step, training.batch, graph)
+        except Exception as error:
+            raise CompileError(f"{FAILS} in the backward pass: {type(error).__name__}: {one_line(error)}{place_of(error)}") from error
+        torch.manual_seed(0)
+        with torch.no_grad(), quiet():
+            results = graph.module(inputs)
+    if not torch.allclose(results[0], expected[0], rtol=1e-5, equal_nan=True):
+        return
+    gradients = range(graph.num_scalars, graph.num_scalars + graph.num_gradients)
+    largest = max((finite(expected[i]).norm().item() for i in gradients), default=0.0)
+    for name, i in zip(graph.trained, gradients):
+        if norm_of_difference(results[i], expected[i]) > KINKS * finite(expected[i]).norm().item() + 1e-3 * largest:
+            raise CompileError(f"the gradient of '{name}' is another one after torch.export, which ignores the backward() of a "
+                               "torch.autograd.Function, and hooks on gradients: express it with operators and detach(), e.g. "
+                               "x + (f(x) - x).detach() for the gradient of x")
 
 
 def run_parts(graph: Graph, parts: list[Part], inputs: list[torch.Tensor], run: Run) -> list[torch.Tensor]:
@@ -133,7 +158,7 @@ def eager(step: Step, batch: Batch, graph: Graph) -> list[torch.Tensor]:
     """The expected outputs of the graph, computed by the module."""
     module = copy.deepcopy(step).train(graph.training)
     with torch.set_grad_enabled(graph.training):
-        outputs = module(list(batch.values()))
+        outputs = module([tensor.clone() for tensor in batch.values()])  # forward() may change them
     if not graph.training:
         return [output.detach() for output in outputs]
     named, buffers = dict(module.module.named_parameters()), dict(module.module.named_buffers())

@@ -12,7 +12,7 @@ from torch import nn
 
 from lockstep.compile.batch_sizes import trace_sizes
 from lockstep.compile.blocks import blocks_of
-from lockstep.compile.comparing import TOLERANCE, Comparison, compare
+from lockstep.compile.comparing import TOLERANCE, Comparison, compare, verify_trace
 from lockstep.compile.compiler import compiled, verify_compiler
 from lockstep.compile.errors import CompileError, fault_of_target
 from lockstep.compile.flops import count_flops
@@ -24,7 +24,7 @@ from lockstep.compile.prediction import prediction_of
 from lockstep.compile.processor import cpu_flags
 from lockstep.compile.running import running
 from lockstep.compile.segments import Part, segment_names
-from lockstep.compile.trial import try_out, unused_fields, verify_layers
+from lockstep.compile.trial import try_out, unused_fields, verify_layers, verify_tensors
 
 Report = Callable[[str], None]
 
@@ -79,6 +79,7 @@ def compile_step(
 
     batch = {key: tensor.to(device).contiguous() for key, tensor in example_batch.items()}
     size = batch_size(batch)
+    verify_tensors(module)
     module = contiguous(copy.deepcopy(module).to(device))
     verify_layers(module)
     state = State.of(module)
@@ -103,6 +104,7 @@ def compile_step(
     verify_outputs(train, evaluation)
     if not train.trained:
         raise CompileError("the loss does not depend on any parameter")
+    verify_trace(passes[0])
     for unused in train.unused:
         report(f"warning: the loss does not depend on parameter '{unused}': it is not trained")
     for field in unused_fields(train, batch, len(state.names())):
@@ -206,7 +208,7 @@ def describe_classes(loss: Loss, step: Step, batch: Batch, evaluation: Graph) ->
     if not loss.classes or not evaluation.has_predictions:
         return {"class_field": "", "num_classes": 0}
     with torch.no_grad():
-        predictions = copy.deepcopy(step).eval()(list(batch.values()))[-1]
+        predictions = copy.deepcopy(step).eval()([tensor.clone() for tensor in batch.values()])[-1]
     return {"class_field": loss.classes, "num_classes": predictions.shape[-1]}
 
 

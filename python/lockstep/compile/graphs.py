@@ -4,6 +4,7 @@ torch.export traces the module first, because it supports most Python code; make
 consists of plain operators, including its backward pass.
 """
 
+import copy
 import re
 import traceback
 from collections.abc import Iterable, Sequence
@@ -132,12 +133,19 @@ def dynamic_shapes(batch: Batch) -> list[dict | None]:
 
 def trace(step: Step, state: State, batch: Batch, dynamic: bool, training: bool, changed: Sequence[str] = ()) -> Graph:
     """`dynamic`: support any number of samples. `changed`: buffers that training changes."""
+    step = without_traces(step)
     step.module.train(training)
     with quiet():
         shapes = (dynamic_shapes(batch),) if dynamic else None
         exported = torch.export.export(step, (list(batch.values()),), dynamic_shapes=shapes, strict=False)
         verify_operators(exported.graph)
         return _Tracer(step, state, batch, dynamic, training, list(changed)).trace(exported)
+
+
+def without_traces(step: Step) -> Step:
+    """A copy with the same tensors, because forward() may keep a tensor of the trace in the module, where it would remain."""
+    same = (*step.parameters(), *step.buffers(), step.shape)
+    return copy.deepcopy(step, {id(value): value for value in same})
 
 
 class _Tracer:

@@ -124,6 +124,9 @@ def fits(predictions: torch.Tensor, target: torch.Tensor) -> bool:
 def mean_squared_error(module: nn.Module, batch: Batch) -> Mapping[str, torch.Tensor]:
     target = target_of(batch)
     predictions = predictions_of(call_module(module, batch, target))
+    if not batch[target].is_floating_point():
+        raise CompileError(f"mse needs a floating-point target, but '{target}' is {shape_of(batch[target])}: convert it in the data, "
+                           "with .float() or astype(numpy.float32), or use a custom loss function")
     if not fits(predictions, batch[target]):
         raise CompileError(f"mse needs predictions of the shape of '{target}', which is {shape_of(batch[target])}; the model returns "
                            f"{shape_of(predictions)}")

@@ -73,7 +73,12 @@ def in_forks(call: Callable[[int], object]) -> Start:
     def start(i: int) -> tuple[Connection, Callable[[], object]]:
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=run, args=(lambda: call(i), theirs), daemon=True)
+
+        def in_fork() -> None:
+            ours.close()  # otherwise it would wait forever for a reader if this process is killed
+            run(lambda: call(i), theirs)
+
+        process = context.Process(target=in_fork, daemon=True)
         process.start()
         theirs.close()
         return ours, lambda: process.join(TIMEOUT_S)

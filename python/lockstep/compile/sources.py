@@ -29,15 +29,23 @@ def user_code() -> Iterator[None]:
     """Converts exceptions of user code to Refused."""
     try:
         yield
+    except SystemExit as error:
+        raise Refused("the model's file ends the program: call sys.exit() and parse_args() only in if __name__ == '__main__'"
+                      f"{place(error)}") from error
     except Exception as error:
         raise Refused(described(error)) from error
 
 
-def described(error: Exception) -> str:
-    from lockstep.compile.errors import one_line
+def place(error: BaseException) -> str:
     from lockstep.compile.trial import place_of
 
-    return f"{type(error).__name__}: {one_line(error)}{place_of(error)}"
+    return place_of(error)
+
+
+def described(error: Exception) -> str:
+    from lockstep.compile.errors import one_line
+
+    return f"{type(error).__name__}: {one_line(error)}{place(error)}"
 
 
 class Sources:

@@ -18,6 +18,34 @@ from lockstep.compile.losses import Batch
 FAILS = "the model fails on the example batch"  # begins the message
 
 
+def verify_tensors(module: nn.Module) -> None:
+    """Those of the user's module: its copies have no hooks."""
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if nn.parameter.is_lazy(tensor):
+            raise CompileError(f"'{name}' has no shape yet, because it is in a lazy layer: call the model once before it is returned")
+        if tensor.is_meta:
+            raise CompileError(f"'{name}' is on the device meta, without values: make the model on the CPU")
+    for name, parameter in module.named_parameters():
+        if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
+            raise CompileError(f"the parameter '{name}' has a hook on its gradient, which compiled code does not call: change the "
+                               "parameter in forward(), e.g. multiply it by a mask")
+    for name, tensor in _attributes_of(module).items():
+        if not tensor.is_leaf:
+            raise CompileError(f"'{name}' is computed from parameters before forward() is called: if it is from torch.nn.utils, use "
+                               "weight_norm or spectral_norm of torch.nn.utils.parametrizations")
+    verify_memory(dict(module.named_parameters()))
+
+
+def verify_memory(parameters: dict[str, nn.Parameter]) -> None:
+    """Different parameters in the same memory would become independent."""
+    places = sorted((tensor.untyped_storage().data_ptr() + tensor.storage_offset() * tensor.element_size(), tensor.nbytes, str(tensor.device), name)
+                    for name, tensor in parameters.items() if type(tensor) is nn.Parameter and tensor.numel() and tensor.is_contiguous())
+    for (begin, size, device, name), (following, _, other, second) in zip(places, places[1:]):
+        if following < begin + size and device == other:
+            raise CompileError(f"the parameters '{name}' and '{second}' share memory, but are different parameters: tie them by assigning "
+                               "the parameter itself, a.weight = b.weight, not its data")
+
+
 def verify_layers(module: nn.Module) -> None:
     for name, layer in module.named_modules():
         where = f"the layer '{name}'" if name else "the model"
@@ -77,10 +105,12 @@ def _random_state() -> bytes:
 
 def _tensors_of(module: nn.Module) -> dict[str, torch.Tensor]:
     """Buffers, and tensors that are plain attributes."""
-    found = dict(module.named_buffers(remove_duplicate=False))
-    for name, layer in module.named_modules():
-        found |= {f"{name}.{key}".lstrip("."): value for key, value in vars(layer).items() if isinstance(value, torch.Tensor)}
-    return found
+    return {**dict(module.named_buffers()), **_attributes_of(module)}
+
+
+def _attributes_of(module: nn.Module) -> dict[str, torch.Tensor]:
+    return {f"{name}.{key}".lstrip("."): value for name, layer in module.named_modules() for key, value in vars(layer).items()
+            if isinstance(value, torch.Tensor)}
 
 
 def _changed(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> list[str]:

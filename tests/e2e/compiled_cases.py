@@ -219,6 +219,19 @@ class CountsInANumber(Net):
         return x * min(1.0, self.steps / 1000)
 
 
+class CountsInANewNumber(Net):
+    def change(self, x):
+        self.steps = getattr(self, "steps", 0) + 1
+        return x * min(1.0, self.steps / 1000)
+
+
+class CountsInAList(Net):
+    def change(self, x):
+        self.steps = getattr(self, "steps", [0])
+        self.steps[0] += 1
+        return x * min(1.0, self.steps[0] / 1000)
+
+
 class StochasticDepth(Net):
     draw = staticmethod(random.random)
 
@@ -732,6 +745,10 @@ REFUSED = {
     "a buffer that would be lost": Case(LostBuffer, vectors, refused=("forward() changes 'average'", "persistent=True")),
     "an attribute that would be lost": Case(LostAttribute, vectors, refused=("forward() changes 'average'", "register_buffer")),
     "a number that changes": Case(CountsInANumber, vectors, refused=("forward() changes the number 'steps'", "use a buffer")),
+    "a number that forward makes": Case(CountsInANewNumber, vectors, refused=("forward() changes the number 'steps'",)),
+    "a number in a list": Case(CountsInAList, vectors, refused=("forward() changes the number 'steps[0]'",)),
+    "a loss that is a tuple": Case(Net, vectors, lambda model, batch: (model(batch["x"]).mean(), 1),
+                                   refused=("the loss function returns a tuple, expected a tensor",)),
     "random numbers of Python": Case(StochasticDepth, vectors, refused=("random numbers of Python or numpy", "torch.rand")),
     "random numbers of numpy": Case(StochasticDepthOfNumpy, vectors, refused=("random numbers of Python or numpy", "torch.rand")),
     "one_hot of unknown width": Case(lambda: OneHot(-1), bags, refused=("F.one_hot without num_classes", "compiled_cases.py", "F.one_hot(x")),

@@ -812,6 +812,20 @@ def test_interrupted_compilation(monkeypatch, capsys):
     assert capsys.readouterr().err == "lockstep-compile: interrupted\n"
 
 
+def test_loss_of_a_model_that_returns_a_dictionary():
+    from lockstep.compile.losses import ModelLoss
+
+    class Model(torch.nn.Module):
+        def forward(self, x, label):
+            return {"loss": torch.nn.functional.cross_entropy(x, label), "logits": x}
+
+    batch = {"x": torch.randn(8, 3), "label": torch.arange(8) % 3}
+    given = ModelLoss(None)(Model(), batch)
+    assert torch.equal(given["loss"], torch.nn.functional.cross_entropy(batch["x"], batch["label"]))
+    assert given["predictions"] is batch["x"]
+    assert given["accuracy"] == (batch["x"].argmax(-1) == batch["label"]).sum()
+
+
 def test_terminated_compilation(monkeypatch, capsys):
     from lockstep.compile import command_line
 

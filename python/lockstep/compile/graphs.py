@@ -7,7 +7,7 @@ consists of plain operators, including its backward pass.
 import copy
 import re
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -52,6 +52,8 @@ class Step(nn.Module):
         else:
             with torch.autocast(self.autocast, dtype=torch.bfloat16):
                 given = self.loss(self.module, batch)
+        if not isinstance(given, (torch.Tensor, Mapping)):
+            raise CompileError(f"the loss function returns a {type(given).__name__}, expected a tensor or a dictionary with 'loss'")
         given = {"loss": given} if isinstance(given, torch.Tensor) else dict(given)
         loss = self._scalar("loss", given.pop("loss", None))
         targets = given.pop("targets", None)

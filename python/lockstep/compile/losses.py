@@ -62,9 +62,14 @@ def call_module(module: nn.Module, batch: Batch, without: str | None = None) -> 
     return module(**named) if named else module(*given.values())
 
 
+def part_of(output: object, name: str, default: object = None) -> object:
+    """Of a dictionary, or of what a transformers model returns."""
+    return output.get(name) if isinstance(output, Mapping) else getattr(output, name, default)
+
+
 def predictions_of(output: object) -> torch.Tensor:
-    """The tensor itself, or `logits` of what a transformers model returns."""
-    logits = getattr(output, "logits", output)
+    """The tensor itself, or its `logits`."""
+    logits = part_of(output, "logits", output)
     if not isinstance(logits, torch.Tensor):
         raise CompileError(f"the model returns a {type(output).__name__}, but the loss needs a tensor; "
                            "use a custom loss function")
@@ -134,7 +139,7 @@ def mean_squared_error(module: nn.Module, batch: Batch) -> Mapping[str, torch.Te
 
 
 class ModelLoss:
-    """The loss returned by the module: a tensor, or the attribute `loss` of the output of a transformers model.
+    """The loss returned by the module: a tensor, or `loss` of a dictionary or of the output of a transformers model.
 
     `left_out`: the loss is a mean over targets, without this number of leading targets of each sample; None: over samples.
     """
@@ -154,12 +159,12 @@ class ModelLoss:
 
     def _called(self, module: nn.Module, batch: Batch) -> dict[str, torch.Tensor]:
         output = call_module(module, batch)
-        loss = getattr(output, "loss", output)
+        loss = part_of(output, "loss", output)
         if not isinstance(loss, torch.Tensor):
             raise CompileError(f"the model returns a {type(output).__name__} without a loss: does the batch have its labels? "
                                f"it has {', '.join(batch)}")
-        logits, classes = getattr(output, "logits", None), batch.get(target_field(batch) or "")
-        if logits is None:
+        logits, classes = part_of(output, "logits"), batch.get(target_field(batch) or "")
+        if not isinstance(logits, torch.Tensor):
             return {"loss": loss}
         given = {"loss": loss, "predictions": logits}
         if classes is None or classes.is_floating_point() or logits.shape[:-1] != classes.shape:

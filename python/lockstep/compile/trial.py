@@ -73,20 +73,22 @@ def try_out(step: Step, state: State, batch: Batch, report: Callable[[str], None
 def _run(step: Step, batch: Batch, training: bool) -> dict[str, torch.Tensor]:
     """The tensors of the module after a forward pass. Raises CompileError if it failed, or did what a graph cannot do."""
     tried = copy.deepcopy(step).train(training)
-    numbers, drawn = _numbers_of(tried), _random_state()
+    numbers, drawn = [_numbers_of(tried)], _random_state()
     try:
         with torch.no_grad():
-            tried([tensor.clone() for tensor in batch.values()])
+            for _ in range(2):  # the first one may make a number
+                tried([tensor.clone() for tensor in batch.values()])
+                numbers.append(_numbers_of(tried))
     except CompileError:
         raise
     except Exception as error:
         raise CompileError(f"{FAILS}{' in evaluation' if not training else ''}: "
                            f"{type(error).__name__}: {one_line(error)}{place_of(error)}") from error
-    after = _numbers_of(tried)
-    for name, number in numbers.items():
-        if name in after and after[name] is not number and after[name] != number:  # NaN differs from itself
-            raise CompileError(f"forward() changes the number '{name}', of which compiled code always uses the first value: use a buffer, "
-                               "a tensor that is registered with register_buffer()")
+    for before, after in zip(numbers, numbers[1:]):
+        for name, number in before.items():
+            if name in after and after[name] is not number and after[name] != number:  # NaN differs from itself
+                raise CompileError(f"forward() changes the number '{name}', of which compiled code always uses the first value: use a "
+                                   "buffer, a tensor that is registered with register_buffer()")
     if _random_state() != drawn:
         raise CompileError("forward() draws random numbers of Python or numpy, of which compiled code uses the same in every step: use "
                            "torch.rand, and torch.where instead of a branch")
@@ -94,9 +96,14 @@ def _run(step: Step, batch: Batch, training: bool) -> dict[str, torch.Tensor]:
 
 
 def _numbers_of(step: Step) -> dict[str, float]:
-    """Attributes of its modules that are numbers."""
-    return {f"{name}.{key}".removeprefix(MODULE): value for name, layer in step.named_modules() for key, value in vars(layer).items()
-            if isinstance(value, (int, float))}
+    """Attributes of its modules that are numbers, or lists of them."""
+    found: dict[str, float] = {}
+    for name, layer in step.named_modules():
+        for key, value in vars(layer).items():
+            own = f"{name}.{key}".removeprefix(MODULE)
+            numbers = {own: value} if not isinstance(value, list) else {f"{own}[{i}]": item for i, item in enumerate(value)}
+            found |= {name: number for name, number in numbers.items() if isinstance(number, (int, float))}
+    return found
 
 
 def _random_state() -> bytes:

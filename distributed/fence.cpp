@@ -25,7 +25,7 @@ std::string first_line(const std::exception& error) {
 // Position of this rank in the training, e.g. " (step 3 of 5, backward)".
 std::string describe_position(const ProgressSnapshot& progress) {
   if (progress.total_steps == 0) return fmt::format(" ({})", phase_name(progress.phase));
-  return fmt::format(" (step {} of {}, {})", progress.step + 1, progress.total_steps,
+  return fmt::format(" (step {} of {}, {})", progress.current_step(), progress.total_steps,
                      phase_name(progress.phase));
 }
 

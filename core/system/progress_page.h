@@ -5,6 +5,7 @@
 // snapshot() from any thread or process.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -44,6 +45,8 @@ struct ProgressSnapshot {
   int64_t pid = 0;  // 0: the process has not opened the page yet
   Phase phase = Phase::Starting;
   int64_t step = 0, total_steps = 0;  // optimizer steps done
+  // From 1. After the last step, that one.
+  int64_t current_step() const { return std::min(step + 1, total_steps); }
   bool has_ended_step = false;        // this process, since its start
   double longest_step_s = 0;          // of at least the last 100
   // Collectives entered so far; all ranks enter the same ones in the same order.

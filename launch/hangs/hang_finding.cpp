@@ -106,7 +106,7 @@ std::string describe_operation(const RankView& view) {
 std::string describe_place(const RankView& view) {
   const auto& progress = view.progress;
   const auto step = progress.total_steps
-                        ? fmt::format("step {} of {}, ", progress.step + 1, progress.total_steps)
+                        ? fmt::format("step {} of {}, ", progress.current_step(), progress.total_steps)
                         : "";
   if (view.is_waiting())
     return fmt::format("{}{}: in {} for {:.1f} s", step, phase_name(progress.phase),

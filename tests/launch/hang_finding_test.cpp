@@ -51,6 +51,15 @@ TEST_CASE("hang: the missing rank is named, with its phase") {
   CHECK_THAT(text, Contains("rank 0: step 120 of 1000, backward: in gradient all_reduce"));
 }
 
+TEST_CASE("hang: after the last step, the step is that one") {
+  std::vector views = {inside(0, 12, "barrier 'end of training'", 3.2),
+                       outside(1, 11, Phase::Saving, 3.3)};
+  for (auto& view : views) view.progress.step = view.progress.total_steps;
+  const auto finding = find_hang(views);
+  REQUIRE(finding);
+  CHECK_THAT(describe_hang(*finding, views), Contains("step 1000 of 1000, saving a checkpoint"));
+}
+
 TEST_CASE("hang: in a backward pass the rank with fewer buckets is the culprit") {
   auto fast = inside(0, 12, "gradient all_reduce", 4), slow = fast;
   fast.progress.buckets_started = 3;

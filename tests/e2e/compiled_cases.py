@@ -219,7 +219,7 @@ class CountsInANumber(Net):
         return x * min(1.0, self.steps / 1000)
 
 
-class CountsInANewNumber(Net):
+class MakesACounter(Net):
     def change(self, x):
         self.steps = getattr(self, "steps", 0) + 1
         return x * min(1.0, self.steps / 1000)
@@ -745,7 +745,7 @@ REFUSED = {
     "a buffer that would be lost": Case(LostBuffer, vectors, refused=("forward() changes 'average'", "persistent=True")),
     "an attribute that would be lost": Case(LostAttribute, vectors, refused=("forward() changes 'average'", "register_buffer")),
     "a number that changes": Case(CountsInANumber, vectors, refused=("forward() changes the number 'steps'", "use a buffer")),
-    "a number that forward makes": Case(CountsInANewNumber, vectors, refused=("forward() changes the number 'steps'",)),
+    "a number that forward makes": Case(MakesACounter, vectors, refused=("forward() changes the number 'steps'",)),
     "a number in a list": Case(CountsInAList, vectors, refused=("forward() changes the number 'steps[0]'",)),
     "a loss that is a tuple": Case(Net, vectors, lambda model, batch: (model(batch["x"]).mean(), 1),
                                    refused=("the loss function returns a tuple, expected a tensor",)),
@@ -765,7 +765,7 @@ REFUSED = {
                               refused=("mse needs a floating-point target, but 'target' is int64 [16]",)),
     "synchronized batch norm": Case(lambda: BatchNormNet(nn.SyncBatchNorm), images, refused=("'norm' is a SyncBatchNorm",)),
     "sparse gradients": Case(lambda: Embedded(sparse=True), bags, refused=("'embedding' is an Embedding with sparse=True",)),
-    "a backward pass of its own": Case(OwnBackward, vectors, refused=("the gradient of 'layer.", "torch.autograd.Function")),
+    "a function with a backward pass": Case(OwnBackward, vectors, refused=("the gradient of 'layer.", "torch.autograd.Function")),
     "a hook on a gradient": Case(HookOnGradient, vectors, refused=("the gradient of 'layer.", "hooks on gradients")),
     "a hook on a parameter": Case(HookOnParameter, vectors, refused=("the parameter 'layer.weight' has a hook",)),
     "parameters in the same memory": Case(SameMemory, vectors, refused=("'layer.weight' and 'other.weight' share memory",)),

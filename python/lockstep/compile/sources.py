@@ -30,7 +30,7 @@ def user_code() -> Iterator[None]:
     try:
         yield
     except SystemExit as error:
-        raise Refused("the model's file ends the program: call sys.exit() and parse_args() only in if __name__ == '__main__'"
+        raise Refused("the model's file ends the program: call sys.exit() and parse_args() only when it is run as a script"
                       f"{place(error)}") from error
     except Exception as error:
         raise Refused(described(error)) from error

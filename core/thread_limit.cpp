@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/control_group.h"
+
 namespace lockstep {
 namespace {
 
@@ -29,22 +31,6 @@ std::optional<int64_t> read_number(const fs::path& path) {
   return file >> number ? std::optional(number) : std::nullopt;
 }
 
-// The control group of /proc/self/cgroup with the pids controller: its mount point and path.
-std::optional<std::pair<fs::path, fs::path>> own_group(const fs::path& proc,
-                                                       const fs::path& cgroups) {
-  std::ifstream file(proc / "self" / "cgroup");
-  std::optional<std::pair<fs::path, fs::path>> found;
-  for (std::string line; std::getline(file, line);) {
-    const auto first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const auto controllers = line.substr(first + 1, second - first - 1);
-    const fs::path group = line.substr(second + 1);
-    if (controllers == "pids") return std::pair(cgroups / "pids", group);  // version 1
-    if (controllers.empty()) found = std::pair(cgroups, group);
-  }
-  return found;
-}
-
 // How often the limit of this group prevented a thread or process from starting (pids.events).
 int64_t count_refusals(const fs::path& group) {
   std::ifstream file(group / "pids.events");
@@ -54,19 +40,15 @@ int64_t count_refusals(const fs::path& group) {
 }
 
 void add_groups(const fs::path& proc, const fs::path& cgroups, std::vector<ThreadLimit>& limits) {
-  const auto own = own_group(proc, cgroups);
-  if (!own) return;
-  const auto& [root, path] = *own;
-  for (auto group = path;; group = group.parent_path()) {
-    const auto directory = root / group.relative_path();
+  for (const auto& group : own_groups("pids", proc, cgroups)) {
+    const fs::path directory = group.directory;
     const auto max = read_number(directory / "pids.max");
     const auto used = read_number(directory / "pids.current");
     if (max && used)
       limits.push_back({fmt::format("the control group {} allows {} processes and threads "
                                     "(pids.max)",
-                                    group.string(), *max),
+                                    group.name, *max),
                         *max, *used, count_refusals(directory) > 0});
-    if (!group.has_relative_path()) return;
   }
 }
 

@@ -66,7 +66,7 @@ class NodeLauncher {
 
  private:
   void open(const std::optional<Endpoint>& moved_to) {
-    follows_ = moved_to.has_value();
+    followed_ = moved_to;
     coordinator_.reset();  // frees the port
     auto role = open_rendezvous(options_, hang_detector_, moved_to);
     coordinator_ = std::move(role.coordinator);
@@ -78,11 +78,10 @@ class NodeLauncher {
   void follow_moved() {
     const auto now = PollSet::Clock::now();
     const bool has_found_it = client_->has_joined() && !coordinator_;
-    if (!moved_ || has_place_ || follows_ || has_found_it || signaled_by_ || finish_ ||
-        now < next_moved_check_)
+    if (!moved_ || has_place_ || has_found_it || signaled_by_ || finish_ || now < next_moved_check_)
       return;
     next_moved_check_ = now + kMovedCheck;
-    if (const auto moved_to = moved_->find()) open(moved_to);
+    if (const auto moved_to = moved_->find(); moved_to && moved_to != followed_) open(moved_to);
   }
 
   void run_once() {
@@ -340,7 +339,7 @@ class NodeLauncher {
   std::unique_ptr<RendezvousClient> client_;
   std::optional<MovedRendezvous> moved_;
   PollSet::Clock::time_point next_moved_check_;
-  bool follows_ = false;    // it, to where it has moved
+  std::optional<Endpoint> followed_;  // where it had moved
   bool has_place_ = false;  // in a job, whose coordinator says where the rendezvous moves
   std::optional<WorkerGroup> group_;
   struct Starting {

@@ -12,12 +12,10 @@
 
 #include "cli/doctor/doctor_findings.h"
 #include "core/config/size_text.h"
-#include "core/number_text.h"
+#include "core/control_group.h"
 #include "core/system/file_descriptor.h"
 #include "launch/environment/worker_env.h"
-#include "tracking/system/cgroup_levels.h"
 #include "tracking/system/free_memory.h"
-#include "tracking/system/proc_file.h"
 
 namespace lockstep::cli {
 namespace {
@@ -25,33 +23,6 @@ namespace {
 constexpr uint64_t kLowMemory = 1'000'000'000;
 constexpr rlim_t kMinOpenFiles = 1024;
 constexpr uint32_t kToken = 0x10c45799;
-
-// The first line of a file; empty if there is none.
-std::string line_of(const std::string& path) {
-  tracking::proc::FileReader reader;
-  const auto text = reader.read(path);
-  return text ? std::string(text->substr(0, text->find('\n'))) : "";
-}
-
-// The CPU limit of a cgroup, in cores; 0 if unlimited.
-double cores_of_group(const std::string& group) {
-  auto line = line_of(group + "/cpu.max");  // v2: "150000 100000" or "max 100000"
-  if (line.empty())                         // v1: "150000" or "-1"
-    line = line_of(group + "/cpu.cfs_quota_us") + " " + line_of(group + "/cpu.cfs_period_us");
-  const auto quota = parse_number<uint64_t>(tracking::proc::nth_word(line, 0));
-  const auto period = parse_number<uint64_t>(tracking::proc::nth_word(line, 1));
-  if (!quota || !period || *period == 0) return 0;
-  return static_cast<double>(*quota) / static_cast<double>(*period);
-}
-
-// That of this process.
-double cores_of_control_groups() {
-  double least = 0;
-  for (const auto& group : tracking::levels_of_group("/proc", "/sys", "cpu"))
-    if (const auto cores = cores_of_group(group); cores > 0 && (least == 0 || cores < least))
-      least = cores;
-  return least;
-}
 
 // Whether a child process can map `memory` of this process through /proc, as ranks do.
 bool child_maps(const FileDescriptor& memory) {
@@ -74,15 +45,12 @@ bool child_maps(const FileDescriptor& memory) {
 
 Finding check_cores() {
   const auto usable = launch::num_usable_cores();
-  const auto all = ::sysconf(_SC_NPROCESSORS_ONLN);
-  const auto granted = cores_of_control_groups();
-  if (granted > 0 && granted < usable)
-    return {
-        "cores", Health::Warning,
-        fmt::format("{} usable, but the cgroup limits CPU time to {:.1f} cores: keep ranks times "
-                    "OMP_NUM_THREADS at or below that, or threads are throttled",
-                    usable, granted)};
-  return {"cores", Health::Good, fmt::format("{} of {} usable", usable, all)};
+  const auto limit = cpu_limit();
+  auto found = fmt::format("{} of {} usable", usable, ::sysconf(_SC_NPROCESSORS_ONLN));
+  if (!limit) return {"cores", Health::Good, found};
+  found += fmt::format("; the control group limits CPU time to {:.1f} cores", *limit);
+  if (*limit >= 1) return {"cores", Health::Good, found};
+  return {"cores", Health::Warning, found + ": the threads of a rank are throttled"};
 }
 
 Finding check_memory() {

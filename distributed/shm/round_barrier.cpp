@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "core/control_group.h"
+
 namespace lockstep::distributed::shm {
 namespace {
 
@@ -35,14 +37,19 @@ void futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const tim
   ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), operation, value, timeout, nullptr, 0);
 }
 
+// Spinning while another rank waits for a core, or for CPU time that the control group grants, delays it.
+bool has_core_per_rank(const RankTable& table) {
+  const auto limit = cpu_limit();
+  return count_usable_cores(pids_of(table)) >= table.num_ranks &&
+         (!limit || *limit >= table.num_ranks);
+}
+
 }  // namespace
 
 RoundBarrier::RoundBarrier(const RankTable& table)
     : table_(table),
       peers_(pids_of(table)),
-      max_spin_budget_(count_usable_cores(pids_of(table)) >= table.num_ranks
-                           ? kMaxSpin
-                           : std::chrono::microseconds(0)),
+      max_spin_budget_(has_core_per_rank(table) ? kMaxSpin : std::chrono::microseconds(0)),
       spin_budget_(max_spin_budget_) {}
 
 RoundBarrier::~RoundBarrier() {

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <thread>
 
+#include "core/control_group.h"
 #include "launch/environment/openmp_wait.h"
 #include "lockstep/rank_env.h"
 
@@ -175,11 +176,12 @@ int num_usable_gpus() {
 }
 
 int num_usable_cores() {
+  // The second one is for machines with more cores than a cpu_set_t holds.
   cpu_set_t allowed;
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0)
-    return std::max(1, CPU_COUNT(&allowed));
-  // More cores than a cpu_set_t holds.
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int cores = ::sched_getaffinity(0, sizeof allowed, &allowed) == 0
+                        ? CPU_COUNT(&allowed)
+                        : static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, std::min(cores, static_cast<int>(cpu_limit().value_or(cores))));
 }
 
 }  // namespace lockstep::launch

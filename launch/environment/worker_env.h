@@ -48,7 +48,8 @@ void replace_environment(const std::vector<std::string>& environment);
 // In a template: the memory of the variable kTemplateSpace, "NAME=VALUE". Empty: there is none.
 std::span<char> template_space();
 
-// How many cores this process may use; at least 1.
+// How many cores this process may use, by its CPU affinity and the CPU limit of its control group
+// (rounded down); at least 1.
 int num_usable_cores();
 
 // How many NVIDIA GPUs it may use, according to CUDA_VISIBLE_DEVICES; 0 without the driver.

@@ -13,6 +13,7 @@ namespace lockstep::launch {
 struct Endpoint {
   std::string host;
   int port = 0;
+  bool operator==(const Endpoint&) const = default;
 };
 
 // "HOST", "HOST:PORT", "[IPv6]:PORT" or "IPv6". Throws Config, naming `option`.

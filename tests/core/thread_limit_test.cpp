@@ -27,6 +27,7 @@ TEST_CASE("thread limit: the control group with the least headroom is named") {
   write(proc / "1/status", "Name:\tx\nUid:\t0\t0\t0\t0\nThreads:\t30\n");
   SECTION("version 2: the limit of a parent") {
     write(proc / "self/cgroup", "0::/job/step\n");
+    write(cgroups / "cgroup.controllers", "pids\n");
     write(cgroups / "job/step/pids.max", "max\n");
     write(cgroups / "job/step/pids.current", "7\n");
     write(cgroups / "job/pids.max", "8\n");

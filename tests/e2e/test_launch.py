@@ -199,6 +199,41 @@ def test_cores_are_divided_between_ranks(job, ranks):
     assert lines == sorted(f"[rank {rank}] {max(1, CORES // ranks)}" for rank in range(ranks))
 
 
+# As in a container: a group of cgroup v2 with a limit of 1.5 cores.
+MOUNT_GROUP = """mount -t tmpfs none /sys/fs/cgroup && cd /sys/fs/cgroup && touch cgroup.controllers && echo 150000 100000 >cpu.max &&
+                 cd "$OLDPWD" && exec "$0" "$@\""""
+LIMITED = ["unshare", "--mount", "sh", "-c", MOUNT_GROUP]
+
+
+def test_the_cpu_limit_of_the_control_group_counts(tmp_path):
+    launch = [processes.LOCKSTEP, "launch", "-n", "auto", "--program", "/bin/sh", "--", "-c", "echo $WORLD_SIZE $OMP_NUM_THREADS"]
+    ended = processes.run([*LIMITED, *launch], tmp_path,
+                          processes.environment(OMP_NUM_THREADS=None, CUDA_VISIBLE_DEVICES="-1"))
+    assert ended.code == 0, ended.err
+    assert ended.out.splitlines() == ["[rank 0] 1 1"]
+
+
+def test_the_cpu_limit_counts_without_a_launcher(job):
+    """There are as many threads as with OMP_NUM_THREADS=1, apart from those that end soon, such as of the start."""
+    settings = ["train.epochs=100000", "checkpoint.every=100000 epochs", "train.log_every=100 steps"]
+    starts = {"limited": (LIMITED, None), "one": ([], 1)}
+    trainers = {name: processes.start([*prefix, *job.command(f"run.name={name}", *settings)], job.directory,
+                                      processes.environment(OMP_NUM_THREADS=omp)) for name, (prefix, omp) in starts.items()}
+
+    def num_threads(name):
+        assert trainers[name].poll() is None
+        return len(os.listdir(f"/proc/{trainers[name].pid}/task"))
+
+    try:
+        job.runs.mkdir(exist_ok=True)
+        wait_until(lambda: sum("train/loss" in run["summary"] for run in job.list()) == 2, TIMEOUT_S, "step 100 of both")
+        wait_until(lambda: num_threads("limited") == num_threads("one"), STOP_S, "the same number of threads")
+    finally:
+        for process in trainers.values():
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
 def test_omp_num_threads_of_the_user_is_kept(job):
     command = job.command(ranks=2, options=["--program", "/bin/sh"])[:-1]
     command += ["--", "-c", "echo $OMP_NUM_THREADS"]

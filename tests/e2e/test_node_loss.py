@@ -51,13 +51,14 @@ def start(cluster, *settings, readers=(), **how):
     return cluster.launchers[readers[0].name]
 
 
-def start_on(cluster, host, *settings, options=(), conf="", backend=GLOO, num_steps=NODE_STEPS, is_reader=False, ranks=None, **how):
+def start_on(cluster, host, *settings, options=(), conf="", backend=GLOO, num_steps=NODE_STEPS, is_reader=False, ranks=None, has_number=True,
+             **how):
     number = cluster.hosts.index(host)
     ranks = ranks or (1 if len(cluster.hosts) == 3 and number > 0 else RANKS_PER_HOST)
     with open(cluster.job.directory / ("launch.err" if is_reader else f"{host.name}.err"), "a") as log:
         cluster.streams = {"stderr": log}
         return cluster.start(host, *settings_for(num_steps), NO_CHECKPOINT, backend, *settings, ranks=ranks,
-                             options=[*CONTINUE, "--node-rank", number, *options], conf=conf, **how)
+                             options=[*CONTINUE, *(("--node-rank", number) if has_number else ()), *options], conf=conf, **how)
 
 
 def members_on(cluster, host, spares=False):
@@ -543,6 +544,35 @@ def test_the_node_of_the_coordinator_comes_back(cluster, tmp_path_factory):
     wait_for_new_step(job, again)
     stop_and_compare(job, again, tmp_path_factory)
     assert not list(job.runs.glob(".lockstep-*"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+def test_a_spare_node_follows_the_rendezvous_twice(cluster, tmp_path_factory):
+    """Two nodes train, and one waits. The first one crashes, starts again and waits; then the new coordinator crashes."""
+    job = cluster.job
+
+    def begin(host):
+        return start_on(cluster, host, NO_EPOCHS, is_reader=True, nodes="1:2", ranks=RANKS_PER_HOST, has_number=False, **UNTIL_STOPPED)
+
+    def wait_for(text, count=1):
+        wait_until(lambda: said(job).count(text) == count, TIMEOUT_S, f"{text!r}, {count} times")
+
+    alpha, beta, gamma = cluster.hosts
+    begin(alpha)
+    started = begin(beta)
+    wait_for_step(job, started, 20)
+    last = begin(gamma)
+    wait_for(f"gamma ({gamma.address}) joined: it will take part after the next restart, or in place of a node that is lost")
+    alpha.crash()
+    wait_for("2 ranks joined: continuing with 4 ranks")
+    started = begin(alpha)
+    wait_for(f"alpha ({alpha.address}) joined: it will take part")
+    beta.crash()
+    wait_for("2 ranks joined: continuing with 4 ranks", 2)
+    wait_for_new_step(job, started)
+    stop_and_compare(job, last, tmp_path_factory)
+    assert processes.finish(started).code == 0, said(job)
 
 
 def shorten(file, copy, count):

@@ -1,7 +1,7 @@
 #include "tracking/system/cgroup_memory.h"
 
+#include "core/control_group.h"
 #include "core/number_text.h"
-#include "tracking/system/cgroup_levels.h"
 
 namespace lockstep::tracking {
 
@@ -21,8 +21,10 @@ const CgroupMemory::FileNames CgroupMemory::kFirstGeneration = {
 CgroupMemory::CgroupMemory(const std::filesystem::path& root_of_proc,
                            const std::filesystem::path& root_of_sys)
     : vmstat_(root_of_proc / "vmstat") {
-  names_ = has_unified_groups(root_of_sys) ? &kSecondGeneration : &kFirstGeneration;
-  levels_ = levels_of_group(root_of_proc, root_of_sys, "memory");
+  const auto cgroups = root_of_sys / "fs" / "cgroup";
+  names_ = has_unified_groups(cgroups) ? &kSecondGeneration : &kFirstGeneration;
+  for (auto& group : own_groups("memory", root_of_proc, cgroups))
+    levels_.push_back(std::move(group.directory));
 }
 
 std::optional<uint64_t> CgroupMemory::read_count(const std::string& path) {

@@ -5,9 +5,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <latch>
 #include <thread>
 #include <vector>
+
+#include "launch/environment/worker_env.h"
+#include "lockstep/rank_env.h"
 
 namespace lockstep::trainer {
 namespace {
@@ -54,6 +58,9 @@ class TrialThreads {
 }  // namespace
 
 void start_openmp_threads() {
+  // OpenMP counts cores by the CPU affinity only.
+  if (!requested_num_threads())
+    at::set_num_threads(std::min(at::get_num_threads(), launch::num_usable_cores()));
   const int count = at::get_num_threads();
   if (count <= 1) return;
   { const TrialThreads trial(count - 1); }

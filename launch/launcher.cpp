@@ -28,18 +28,6 @@ constexpr std::chrono::milliseconds kSendTimeout{1000};   // of the last message
 constexpr std::chrono::milliseconds kClaimCheck{100};
 constexpr std::chrono::seconds kMovedCheck{1};
 
-// If a standard stream is closed, a pipe could get its number, and would be lost in a worker.
-void open_standard_streams() {
-  while (true) {
-    const int fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (fd < 0) throw errno_error("cannot open /dev/null");
-    if (fd > STDERR_FILENO) {
-      ::close(fd);
-      return;
-    }
-  }
-}
-
 // The event loop of a node's launcher: joins the rendezvous, starts and stops the workers on
 // commands of the coordinator, reports how they ended, and returns when the job has ended.
 class NodeLauncher {
@@ -364,6 +352,17 @@ class NodeLauncher {
 };
 
 }  // namespace
+
+void open_standard_streams() {
+  while (true) {
+    const int fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (fd < 0) throw errno_error("cannot open /dev/null");
+    if (fd > STDERR_FILENO) {
+      ::close(fd);
+      return;
+    }
+  }
+}
 
 LaunchReport run_workers(const LaunchOptions& options, const LogDirectory& claim_logs) {
   verify(options);

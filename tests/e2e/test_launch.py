@@ -107,6 +107,16 @@ def test_forked_ranks_have_the_bits_of_others(job):
     assert_same_bits(last_weights(forked), last_weights(others))
 
 
+@pytest.mark.parametrize("stream", [1, 2])
+def test_a_closed_stream_of_the_launcher_is_not_that_of_the_template(job, stream):
+    command = ["sh", "-c", f'exec "$@" {stream}>&-', "sh", *job.command(*ENDLESS, ranks=2)]
+    launcher = processes.start(command, job.directory)
+    wait_until(lambda: len(ranks_of(job.directory)) == 2, TIMEOUT_S, "both ranks")
+    assert os.readlink(f"/proc/{launcher.pid}/fd/{stream}") == "/dev/null"
+    os.kill(launcher.pid, signal.SIGTERM)
+    assert processes.finish(launcher).code == 128 + signal.SIGTERM
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signal_to_the_launcher_stops_all_ranks(job, number):
     launcher = start_endless(job)

@@ -113,10 +113,11 @@ class NodeLauncher {
   }
 
   // The first signal stops the workers, a later one kills them. Signals within a second count as
-  // one, since some programs signal both a process and its group. SIGUSR1 is for the workers.
+  // one, since some programs signal both a process and its group. SIGUSR1 is for the workers: while
+  // there are none, it stops the job like the others.
   void handle_signals() {
     while (const auto signal = signals_.next()) {
-      if (*signal == SIGUSR1) {
+      if (*signal == SIGUSR1 && (group_ || finish_)) {
         if (group_) group_->signal(*signal);
         continue;
       }

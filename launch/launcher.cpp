@@ -119,6 +119,7 @@ class NodeLauncher {
     while (const auto signal = signals_.next()) {
       if (*signal == SIGUSR1 && (group_ || finish_)) {
         if (group_) group_->signal(*signal);
+        has_forwarded_ = group_.has_value();
         continue;
       }
       const auto now = PollSet::Clock::now();
@@ -243,6 +244,13 @@ class NodeLauncher {
     hang_reporter_.end();
     auto report = group_->finish();
     group_.reset();
+    const auto* cause = report.cause();
+    if (has_forwarded_ && coordinator_ && cause && cause->exit.signal == SIGUSR1) {
+      // The workers did not handle it yet, or never do.
+      signaled_by_ = signaled_by_.value_or(SIGUSR1);
+      interrupted_ = true;
+      coordinator_->interrupt(SIGUSR1);
+    }
     report_attempt(std::move(report));
   }
 
@@ -344,6 +352,7 @@ class NodeLauncher {
   std::optional<int> signaled_by_;
   PollSet::Clock::time_point signaled_at_;
   bool interrupted_ = false;
+  bool has_forwarded_ = false;          // SIGUSR1, to the workers
   LaunchReport last_report_;            // of the workers of this node
   std::exception_ptr start_error_;      // why they could not be started
   bool has_started_ = false;            // any workers

@@ -213,6 +213,18 @@ TEST_CASE("launcher: SIGUSR1 stops the job also between two attempts") {
   CHECK_THAT(text_of(launch.path("report")), Catch::Contains("stopped by SIGUSR1"));
 }
 
+TEST_CASE("launcher: workers that do not handle a forwarded SIGUSR1 are stopped by it") {
+  ShellLaunch launch(kHoldOn);
+  Fifo life(launch.path("life"));
+  launch.options.max_restarts = 1;
+  ForkedLaunch forked(launch);
+  REQUIRE(life.read() == "ready\n");
+  forked.signal(SIGUSR1);
+  REQUIRE(forked.ends_within(60s));
+  CHECK(forked.wait() == 128 + SIGUSR1);
+  CHECK_THAT(text_of(launch.path("report")), Catch::Contains("stopped by SIGUSR1"));
+}
+
 TEST_CASE("launcher: a signal that was ignored when it started stays ignored") {
   ShellLaunch launch("exec 9>$DIR/life; echo ready >&9; read x < $DIR/go");
   REQUIRE(::mkfifo(launch.path("go").c_str(), 0600) == 0);

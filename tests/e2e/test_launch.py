@@ -240,6 +240,13 @@ def test_orphans_are_reaped_by_a_launcher_that_is_process_1(tmp_path):
     assert ended.code == 0, ended.err
 
 
+def test_what_a_python_program_has_printed_when_it_is_killed_is_shown(tmp_path):
+    script = "import os; print('last words'); os.kill(os.getpid(), 9)"
+    command = [processes.LOCKSTEP, "launch", "--", sys.executable, "-c", script]
+    ended = processes.run(command, tmp_path, processes.environment(PYTHONUNBUFFERED=None))
+    assert (ended.code, ended.out) == (75, "[rank 0] last words\n")
+
+
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--standalone"]
 
 

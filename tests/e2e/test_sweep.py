@@ -9,6 +9,7 @@ import random
 import shutil
 import signal
 import time
+from pathlib import Path
 
 import pytest
 import yaml
@@ -178,6 +179,21 @@ def test_trials_are_forked_from_a_template_with_the_same_bits(job):
     assert ended.code == 0, ended.err
     assert [trial["state"] for trial in sweep.trials()] == ["finished"] * 3
     assert_same_bits(last_weights(trial(0)), last_weights(trial(2)))
+
+
+def test_a_sweep_that_is_process_1_reaps_orphans(job):
+    """Such as the tracking agent of a rank that was killed."""
+    sweep = Sweep(job, "first", space={"train.max_steps": {"choice": [1000000, 1000001]}}, budget={"trials": 2},
+                  overrides=["train.epochs=1000000", "tracking.agent=true"])
+    sweep.create(["train.max_steps=1000000"], ["train.max_steps=1000001"])
+    started = processes.start(["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", LOCKSTEP, "sweep", sweep.file], job.directory)
+    agents = lambda: [pid for pid, line in processes.find(job.runs).items() if " track " in line]
+    agent = wait_until(agents, TIMEOUT_S, "the tracking agent")[0]
+    os.kill(processes.ranks_of(sweep.dir)[0], signal.SIGKILL)
+    wait_until(lambda: not Path(f"/proc/{agent}").exists(), TIMEOUT_S, "the end of the tracking agent")
+    assert started.poll() is None
+    os.killpg(started.pid, signal.SIGKILL)
+    started.communicate()
 
 
 def test_a_sweep_continues_when_its_program_is_replaced(job):

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -108,6 +109,8 @@ int run(int argc, char** argv) {
 }  // namespace lockstep::cli
 
 int main(int argc, char** argv) {
+  // If the parent has left it ignored, the exit status of children is lost.
+  std::signal(SIGCHLD, SIG_DFL);
   try {
     lockstep::formats::set_arrow_folder(lockstep::cli::arrow_next_to_torch);
     return lockstep::cli::run(argc, argv);

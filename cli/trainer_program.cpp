@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <vector>
 
 #include "cli/command_words.h"
@@ -64,7 +65,12 @@ std::string own_program() {
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error)
     throw environment_error(fmt::format("cannot read /proc/self/exe: {}", error.message()));
-  return self.string();
+  // The kernel's mark of a program whose file was replaced, e.g. by a new version.
+  constexpr std::string_view kReplaced = " (deleted)";
+  auto path = self.string();
+  if (path.ends_with(kReplaced) && !std::filesystem::exists(self, error))
+    path.resize(path.size() - kReplaced.size());
+  return path;
 }
 
 std::string trainer_program() {

@@ -28,18 +28,6 @@ constexpr std::chrono::milliseconds kSendTimeout{1000};   // of the last message
 constexpr std::chrono::milliseconds kClaimCheck{100};
 constexpr std::chrono::seconds kMovedCheck{1};
 
-// If a standard stream is closed, a pipe could get its number, and would be lost in a worker.
-void open_standard_streams() {
-  while (true) {
-    const int fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (fd < 0) throw errno_error("cannot open /dev/null");
-    if (fd > STDERR_FILENO) {
-      ::close(fd);
-      return;
-    }
-  }
-}
-
 // The event loop of a node's launcher: joins the rendezvous, starts and stops the workers on
 // commands of the coordinator, reports how they ended, and returns when the job has ended.
 class NodeLauncher {
@@ -124,11 +112,13 @@ class NodeLauncher {
   }
 
   // The first signal stops the workers, a later one kills them. Signals within a second count as
-  // one, since some programs signal both a process and its group. SIGUSR1 is for the workers.
+  // one, since some programs signal both a process and its group. SIGUSR1 is for the workers: while
+  // there are none, it stops the job like the others.
   void handle_signals() {
     while (const auto signal = signals_.next()) {
-      if (*signal == SIGUSR1) {
+      if (*signal == SIGUSR1 && (group_ || finish_)) {
         if (group_) group_->signal(*signal);
+        has_forwarded_ = group_.has_value();
         continue;
       }
       const auto now = PollSet::Clock::now();
@@ -253,6 +243,13 @@ class NodeLauncher {
     hang_reporter_.end();
     auto report = group_->finish();
     group_.reset();
+    const auto* cause = report.cause();
+    if (has_forwarded_ && coordinator_ && cause && cause->exit.signal == SIGUSR1) {
+      // The workers did not handle it yet, or never do.
+      signaled_by_ = signaled_by_.value_or(SIGUSR1);
+      interrupted_ = true;
+      coordinator_->interrupt(SIGUSR1);
+    }
     report_attempt(std::move(report));
   }
 
@@ -354,6 +351,7 @@ class NodeLauncher {
   std::optional<int> signaled_by_;
   PollSet::Clock::time_point signaled_at_;
   bool interrupted_ = false;
+  bool has_forwarded_ = false;          // SIGUSR1, to the workers
   LaunchReport last_report_;            // of the workers of this node
   std::exception_ptr start_error_;      // why they could not be started
   bool has_started_ = false;            // any workers
@@ -363,6 +361,17 @@ class NodeLauncher {
 };
 
 }  // namespace
+
+void open_standard_streams() {
+  while (true) {
+    const int fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (fd < 0) throw errno_error("cannot open /dev/null");
+    if (fd > STDERR_FILENO) {
+      ::close(fd);
+      return;
+    }
+  }
+}
 
 LaunchReport run_workers(const LaunchOptions& options, const LogDirectory& claim_logs) {
   verify(options);

@@ -15,6 +15,11 @@
 
 namespace lockstep::launch {
 
+// Opens /dev/null for standard streams that are closed. Otherwise, the next descriptor could get the
+// number of one: what is printed would be written to it, and it would be lost in a worker.
+// run_workers() calls this; call it earlier if descriptors are opened before. Throws Environment.
+void open_standard_streams();
+
 // Calls `claim_logs` for each attempt, which logs to the directory that it returns, in
 // <local rank>/{stdout.log,stderr.log,error.json}.
 //

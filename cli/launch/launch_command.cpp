@@ -330,6 +330,7 @@ std::optional<launch::WarmTemplate> warm_template(const LaunchArguments& argumen
 }
 
 int run_launch(const LaunchArguments& arguments) {
+  launch::open_standard_streams();
   ignore_failed_writes();
   const auto place = locate_run(arguments);
   if (arguments.resume && arguments.trains()) verify_resumed(place);

@@ -17,6 +17,7 @@
 #include "core/config/run_file.h"
 #include "core/run_id.h"
 #include "launch/environment/worker_env.h"
+#include "launch/launcher.h"
 #include "lockstep/error.h"
 #include "lockstep/rank_env.h"
 #include "sweep/run_file_keys.h"
@@ -126,6 +127,7 @@ TrialLaunch read_launch(const std::vector<std::string>& given, std::optional<int
 }
 
 int run_sweep(std::vector<std::string> words) {
+  launch::open_standard_streams();
   const auto separator = std::ranges::find(words, "--");
   std::vector<std::string> after(separator, words.end());
   words.erase(separator, words.end());

@@ -9,6 +9,7 @@
 #include "cli/sweep/sweep_view.h"
 #include "cli/trainer_program.h"
 #include "core/config/nearest_name.h"
+#include "launch/workers/orphans.h"
 #include "sweep/pruning.h"
 #include "sweep/ranking.h"
 #include "sweep/search.h"
@@ -113,12 +114,20 @@ SweepController::Running SweepController::take(int64_t number) {
 void SweepController::wait() {
   auto request = signals_.poll_request();
   ::poll(&request, 1, kLookMs);
+  launch::reap_orphans(processes());
   while (const auto signal = signals_.next()) {
     signal_ = signal;
     stop_all();
   }
   const auto requested = sweep_.stop_requested();
   if (!is_stopping_ && requested && requested != earlier_request_) stop_all();
+}
+
+std::vector<pid_t> SweepController::processes() const {
+  std::vector<pid_t> all;
+  for (const auto& each : running_) all.push_back(each->process());
+  if (warm_) all.push_back(warm_->process());
+  return all;
 }
 
 void SweepController::stop_all() {

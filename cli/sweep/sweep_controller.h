@@ -46,6 +46,7 @@ class SweepController {
   Running take(int64_t number);
   bool is_used_up(const std::vector<sweep::Trial>& trials) const;
   void wait();
+  std::vector<pid_t> processes() const;
   void stop_all();
   // Whether the trial continues.
   bool update(TrialRuns& running);

@@ -43,6 +43,8 @@ class TrialRuns {
   // Reads what the current run has logged.
   LoggedObjectives observe();
   std::optional<ProcessExit> poll_exit() const;
+  // That of the launcher. 0: none.
+  pid_t process() const { return child_ ? child_->pid() : 0; }
   // SIGTERM to the launcher, which ends the run with a checkpoint.
   void terminate() const;
   // Why the current run failed, in one line.

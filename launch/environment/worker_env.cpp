@@ -68,6 +68,8 @@ void remove_place(Variables& variables) {
 
 void set_defaults(Variables& variables, int num_workers) {
   variables.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");  // unless the user has decided
+  // Python keeps what it writes to a pipe until there are 8 KB, and loses it when it is killed.
+  variables.emplace("PYTHONUNBUFFERED", "1");
   if (!environment("OMP_NUM_THREADS"))
     variables["OMP_NUM_THREADS"] = std::to_string(std::max(1, num_usable_cores() / num_workers));
   if (!environment("OMP_WAIT_POLICY")) variables.emplace(kSpinVariable, kSpinCount);

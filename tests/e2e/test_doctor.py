@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -32,6 +33,11 @@ def test_working_machine_has_no_problems(tmp_path):
         assert found[what][0] == "good", found[what]
     assert "LibTorch" in found["trainer"][1]
     assert list(tmp_path.iterdir()) == [], "no files are left"
+
+
+def test_the_exit_status_of_children_is_known_if_the_parent_ignores_sigchld(tmp_path):
+    script = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    assert doctor(tmp_path, prefix=[sys.executable, "-c", script])["shared memory"][0] == "good"
 
 
 def test_text_output_has_one_line_per_check(tmp_path):

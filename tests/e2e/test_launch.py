@@ -107,6 +107,16 @@ def test_forked_ranks_have_the_bits_of_others(job):
     assert_same_bits(last_weights(forked), last_weights(others))
 
 
+@pytest.mark.parametrize("stream", [1, 2])
+def test_a_closed_stream_of_the_launcher_is_not_that_of_the_template(job, stream):
+    command = ["sh", "-c", f'exec "$@" {stream}>&-', "sh", *job.command(*ENDLESS, ranks=2)]
+    launcher = processes.start(command, job.directory)
+    wait_until(lambda: len(ranks_of(job.directory)) == 2, TIMEOUT_S, "both ranks")
+    assert os.readlink(f"/proc/{launcher.pid}/fd/{stream}") == "/dev/null"
+    os.kill(launcher.pid, signal.SIGTERM)
+    assert processes.finish(launcher).code == 128 + signal.SIGTERM
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signal_to_the_launcher_stops_all_ranks(job, number):
     launcher = start_endless(job)
@@ -263,6 +273,13 @@ def test_orphans_are_reaped_by_a_launcher_that_is_process_1(tmp_path):
     command = ["unshare", "--pid", "--fork", "--mount-proc", processes.LOCKSTEP, "launch", "--", "sh", "-c", script]
     ended = processes.run(command, tmp_path)
     assert ended.code == 0, ended.err
+
+
+def test_what_a_python_program_has_printed_when_it_is_killed_is_shown(tmp_path):
+    script = "import os; print('last words'); os.kill(os.getpid(), 9)"
+    command = [processes.LOCKSTEP, "launch", "--", sys.executable, "-c", script]
+    ended = processes.run(command, tmp_path, processes.environment(PYTHONUNBUFFERED=None))
+    assert (ended.code, ended.out) == (75, "[rank 0] last words\n")
 
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--standalone"]

@@ -6,8 +6,10 @@ LOCKSTEP_SWEEP_KILLS=100 kills the sweep that often, and gives it more trials.
 import json
 import os
 import random
+import shutil
 import signal
 import time
+from pathlib import Path
 
 import pytest
 import yaml
@@ -177,6 +179,43 @@ def test_trials_are_forked_from_a_template_with_the_same_bits(job):
     assert ended.code == 0, ended.err
     assert [trial["state"] for trial in sweep.trials()] == ["finished"] * 3
     assert_same_bits(last_weights(trial(0)), last_weights(trial(2)))
+
+
+def test_a_sweep_that_is_process_1_reaps_orphans(job):
+    """Such as the tracking agent of a rank that was killed."""
+    sweep = Sweep(job, "first", space={"train.max_steps": {"choice": [1000000, 1000001]}}, budget={"trials": 2},
+                  overrides=["train.epochs=1000000", "tracking.agent=true"])
+    sweep.create(["train.max_steps=1000000"], ["train.max_steps=1000001"])
+    started = processes.start(["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", LOCKSTEP, "sweep", sweep.file], job.directory)
+    agents = lambda: [pid for pid, line in processes.find(job.runs).items() if " track " in line]
+    agent = wait_until(agents, TIMEOUT_S, "the tracking agent")[0]
+    os.kill(processes.ranks_of(sweep.dir)[0], signal.SIGKILL)
+    wait_until(lambda: not Path(f"/proc/{agent}").exists(), TIMEOUT_S, "the end of the tracking agent")
+    assert started.poll() is None
+    os.killpg(started.pid, signal.SIGKILL)
+    started.communicate()
+
+
+def test_a_sweep_continues_when_its_program_is_replaced(job):
+    """By a new version: trials are started with the one that has the name."""
+    folder = job.directory / "bin"
+    folder.mkdir()
+    (folder / "lockstep-trainer").symlink_to(TRAINER)
+    program, new = folder / "lockstep", folder / "new"
+    for copy in (program, new):
+        shutil.copy(LOCKSTEP, copy)
+    space = {"train.max_steps": {"choice": [4, 1000000]}}
+    sweep = Sweep(job, "replaced", space=space, budget={"trials": 2},
+                  overrides=["train.epochs=1000000", "train.eval_every=4 steps", "checkpoint.every=4 steps"])
+    sweep.create(["train.max_steps=1000000"], ["train.max_steps=4"])
+    started = processes.start([program, "sweep", sweep.file], job.directory)
+    first = lambda: next((run.name for run in job.runs.glob("*-t00000") if list(run.glob("checkpoints/[0-9]*"))), None)
+    run = wait_until(first, TIMEOUT_S, "the first trial")
+    new.rename(program)
+    job.query("stop", run)
+    ended = processes.finish(started)
+    assert ended.code == 0, ended.err
+    assert [trial["state"] for trial in sweep.trials()] == ["finished"] * 2
 
 
 @pytest.mark.parametrize("pruning", [{"name": "asha", "factor": 2}, {"name": "median", "startup": 1}], ids=["asha", "median"])

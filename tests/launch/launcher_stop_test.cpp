@@ -200,6 +200,31 @@ TEST_CASE("launcher: a second signal kills immediately, unless it follows within
   CHECK(life.is_deserted());
 }
 
+TEST_CASE("launcher: SIGUSR1 stops the job also between two attempts") {
+  ShellLaunch launch("echo ready > $DIR/attempt_$TORCHELASTIC_RESTART_COUNT; exit 1");
+  Fifo second(launch.path("attempt_1"));
+  launch.options.max_restarts = 2;
+  launch.options.restart_delay = 10min;  // before the third
+  ForkedLaunch forked(launch);
+  REQUIRE(second.read() == "ready\n");
+  for (int i = 0; i < 600 && !forked.ends_within(100ms); ++i) forked.signal(SIGUSR1);
+  REQUIRE(forked.ends_within(0ms));
+  CHECK(forked.wait() == 128 + SIGUSR1);
+  CHECK_THAT(text_of(launch.path("report")), Catch::Contains("stopped by SIGUSR1"));
+}
+
+TEST_CASE("launcher: workers that do not handle a forwarded SIGUSR1 are stopped by it") {
+  ShellLaunch launch(kHoldOn);
+  Fifo life(launch.path("life"));
+  launch.options.max_restarts = 1;
+  ForkedLaunch forked(launch);
+  REQUIRE(life.read() == "ready\n");
+  forked.signal(SIGUSR1);
+  REQUIRE(forked.ends_within(60s));
+  CHECK(forked.wait() == 128 + SIGUSR1);
+  CHECK_THAT(text_of(launch.path("report")), Catch::Contains("stopped by SIGUSR1"));
+}
+
 TEST_CASE("launcher: a signal that was ignored when it started stays ignored") {
   ShellLaunch launch("exec 9>$DIR/life; echo ready >&9; read x < $DIR/go");
   REQUIRE(::mkfifo(launch.path("go").c_str(), 0600) == 0);

@@ -1,6 +1,7 @@
 #include <dlfcn.h>
 #include <netdb.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -44,6 +45,8 @@ extern "C" int getnameinfo(const sockaddr* address, socklen_t address_size, char
 }
 
 int main(int argc, char** argv) {
+  // If the parent has left it ignored, the exit status of children is lost.
+  std::signal(SIGCHLD, SIG_DFL);
   lockstep::launch::restore_library_path();
   skip_static_destructors();
   if (!lockstep::launch::is_template(argc, argv)) return lockstep::trainer_main(argc, argv);

@@ -62,6 +62,22 @@ std::string problem_of(const cxxopts::exceptions::exception& error, cxxopts::Opt
                      is_flag(options, option) ? "takes no value" : "expected a whole number");
 }
 
+Error refused(const cxxopts::Options& options, const std::string& problem) {
+  const auto& program = options.program();
+  // "lockstep runs list" is described by lockstep runs --help.
+  const bool is_nested = std::ranges::count(program, ' ') > 1;
+  return config_error(fmt::format("{}: {}; see {} --help", program, problem,
+                                  is_nested ? program.substr(0, program.rfind(' ')) : program));
+}
+
+// Commands count flags: --yes=false would mean --yes.
+void verify_flags(const cxxopts::Options& options, const cxxopts::ParseResult& parsed) {
+  for (const auto& argument : parsed.arguments())
+    if (argument.value() != "true" && is_flag(options, "--" + argument.key()))
+      throw refused(options,
+                    fmt::format("--{} {}: takes no value", argument.key(), argument.value()));
+}
+
 }  // namespace
 
 std::string problem_of(const cxxopts::exceptions::exception& error) { return plain(error.what()); }
@@ -73,14 +89,10 @@ cxxopts::ParseResult parse_words(cxxopts::Options& options, const std::vector<st
   try {
     auto parsed = options.parse(static_cast<int>(argv.size()), argv.data());
     if (!parsed.unmatched().empty()) throw unexpected(options, parsed.unmatched().front());
+    verify_flags(options, parsed);
     return parsed;
   } catch (const cxxopts::exceptions::exception& error) {
-    const auto& program = options.program();
-    // "lockstep runs list" is described by lockstep runs --help.
-    const bool is_nested = std::ranges::count(program, ' ') > 1;
-    throw config_error(fmt::format("{}: {}; see {} --help", program,
-                                   problem_of(error, options, argv),
-                                   is_nested ? program.substr(0, program.rfind(' ')) : program));
+    throw refused(options, problem_of(error, options, argv));
   }
 }
 

@@ -174,7 +174,7 @@ void export_values(const RunsOptions& options, std::ostream& out, std::ostream& 
   if (file.empty()) return write(entries, out);
   std::ostringstream text;
   write(entries, text);
-  write_file_durably(file, text.view());
+  write_output_file(file, text.view());
 }
 
 // Removes +TAG and -TAG from `words`, as cxxopts would parse "-TAG" as options, and returns them.

@@ -45,7 +45,7 @@ int write_report(const std::vector<std::string>& words, std::ostream& out) {
     if (!runs.back()) throw config_error(fmt::format("run '{}' is a link: name its directory", id));
   }
   const auto html = report_html(dashboard, runs);
-  write_file_durably(file, html);
+  write_output_file(file, html);
   out << fmt::format("{}: {:.1f} MB, opens in any browser\n", file,
                      static_cast<double>(html.size()) / 1e6);
   return 0;

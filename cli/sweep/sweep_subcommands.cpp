@@ -93,7 +93,7 @@ Trial trial_at(const SweepDirectory& sweep, const std::string& command, int64_t 
 
 void write_or_print(const SweepWords& parsed, const std::string& text, std::ostream& out) {
   if (parsed.count("output"))
-    write_file_durably(parsed["output"].as<std::string>(), text);
+    write_output_file(parsed["output"].as<std::string>(), text);
   else
     out << text;
 }
@@ -122,7 +122,7 @@ void show_best(const SweepDirectory& sweep, const SweepWords& parsed, std::ostre
           fmt::format("lockstep sweep best: {} trials are best, none in all objectives; choose one "
                       "with --trial",
                       best.size()));
-    write_file_durably(parsed["output"].as<std::string>(), run_file_of(sweep, best.front()));
+    write_output_file(parsed["output"].as<std::string>(), run_file_of(sweep, best.front()));
   }
   if (parsed.count("json")) {
     auto list = Json::array();

@@ -11,10 +11,12 @@
 #include <fstream>
 #include <functional>
 #include <sstream>
+#include <string_view>
 #include <unordered_set>
 #include <utility>
 
 #include "core/printable.h"
+#include "core/trimmed.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -240,6 +242,15 @@ void verify_no_comment(const std::string& assignment, size_t equals, const std::
                                    origin, printable(assignment.substr(0, equals))));
 }
 
+// YAML reads directives ("%5"), tags ("!5"), anchors ("&5") and separators ("---") as no value.
+void verify_is_null(std::string_view text, const std::string& path, const std::string& origin) {
+  text = trimmed(text, " \t\r\n");
+  for (const std::string_view null : {"null", "Null", "NULL", "~"})
+    if (text == null) return;
+  throw config_error(fmt::format("{}: YAML reads this value as nothing; quote it: {}='\"...\"'",
+                                 origin, printable(path)));
+}
+
 }  // namespace
 
 const ConfigNode* ConfigNode::find(const std::string& key) const {
@@ -291,6 +302,9 @@ void apply_override(ConfigNode& root, const std::string& assignment) {
   verify_no_comment(assignment, equals, origin);
   auto value = convert_text(assignment.substr(equals + 1), origin,
                             [&](const YAML::Mark&) { return origin; });
+  if (value.kind == ConfigNode::Kind::Null)
+    verify_is_null(std::string_view(assignment).substr(equals + 1), assignment.substr(0, equals),
+                   origin);
   const auto keys = split_path(assignment.substr(0, equals), origin);
   auto* node = &root;
   std::string path;

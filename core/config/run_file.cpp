@@ -28,8 +28,15 @@ std::string value_of_variable(const std::string& name, const std::string& origin
         fmt::format("{}: '${{{}}}' is not the name of an environment variable; write '$${{' for "
                     "the characters '${{'",
                     origin, printable(name)));
-  if (const auto value = get_variable(name)) return *value;
-  throw config_error(fmt::format("{}: the environment variable {} is not set", origin, name));
+  const auto value = get_variable(name);
+  if (!value)
+    throw config_error(fmt::format("{}: the environment variable {} is not set", origin, name));
+  // Run files are recorded as JSON.
+  if (const auto at = find_invalid_utf8(*value); at != std::string::npos)
+    throw config_error(
+        fmt::format("{}: the environment variable {} is not UTF-8 text (byte {})", origin, name,
+                    printable(std::string_view(*value).substr(at, 1))));
+  return *value;
 }
 
 std::string expanded(const std::string& text, const std::string& origin,

@@ -25,7 +25,7 @@ using GetVariable = std::function<std::optional<std::string>(const std::string& 
 // does a part (model, dataset, optimizer, ...) with a different `name`. Then applies `overrides`
 // ("a.b=value"), and in all strings replaces "${NAME}" with the environment variable and a leading
 // "~" or "~/" with $HOME; "$${" yields "${". Throws Config: as read_config_file(); cyclic
-// `extends`; a variable that is not set.
+// `extends`; a variable that is not set or not UTF-8.
 ConfigNode read_run_file(const std::filesystem::path& path,
                          const std::vector<std::string>& overrides,
                          const GetVariable& get_variable);

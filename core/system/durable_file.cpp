@@ -40,6 +40,18 @@ void write_file_durably(const std::filesystem::path& path, std::string_view cont
   sync_directory(path.has_parent_path() ? path.parent_path() : ".");
 }
 
+void write_output_file(const std::filesystem::path& path, std::string_view content) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (std::filesystem::is_other(status)) {
+    const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!file.is_open()) throw errno_error(fmt::format("cannot open {}", path.string()));
+    return write_all(file.get(), content, path);
+  }
+  const auto target = std::filesystem::canonical(path, error);
+  write_file_durably(error ? path : target, content);
+}
+
 std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
   // O_NONBLOCK: opening a pipe without a writer would otherwise block forever.
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));

@@ -13,6 +13,10 @@ namespace lockstep {
 // temporary file.
 void write_file_durably(const std::filesystem::path& path, std::string_view content);
 
+// Writes a file that a user names. A device or pipe, such as /dev/stdout, is written to and not
+// replaced; of a symbolic link, the file that it names is written as write_file_durably() does it.
+void write_output_file(const std::filesystem::path& path, std::string_view content);
+
 // Writes all of `content`. Throws Environment, with `path` in the message.
 void write_all(int fd, std::string_view content, const std::filesystem::path& path);
 

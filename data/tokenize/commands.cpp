@@ -110,7 +110,7 @@ int train_tokenizer(const cxxopts::ParseResult& given, std::ostream& out) {
   if (words.empty()) throw config_error("the files contain no text");
   const auto pairs = learn_byte_pairs(words, static_cast<size_t>(size),
                                       given["min-count"].as<int64_t>(), {kEndOfText});
-  write_file_durably(target, tokenizer_json(pairs));
+  write_output_file(target, tokenizer_json(pairs));
   out << fmt::format("{}: {} tokens from {} different words\n", target, pairs.tokens.size(),
                      words.size());
   return 0;

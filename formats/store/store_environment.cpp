@@ -27,6 +27,11 @@ std::optional<std::string> first_variable(const Variables& variables,
 void set_endpoint_of(BucketOptions& options, const char* variable, const std::string& url) {
   const auto end = url.find("://");
   const auto scheme = url.substr(0, end);
+  if (url.find('@') != url.npos)  // would be shown
+    throw config_error(
+        fmt::format("{}: a user is not part of an endpoint; valid: http://host:port or "
+                    "https://host:port",
+                    variable));
   if (end == url.npos || (scheme != "http" && scheme != "https") || end + 3 == url.size())
     throw config_error(
         fmt::format("{}: '{}' is not an endpoint; valid: http://host:port or https://host:port",

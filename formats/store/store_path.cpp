@@ -1,5 +1,6 @@
 #include "formats/store/store_path.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -46,6 +47,8 @@ void set_bucket_option(BucketOptions& options, const std::string& name, const st
   if (options.kind == StoreKind::S3) valid.emplace_back("region");
   if (std::ranges::find(valid, name) == valid.end())
     throw refused(fmt::format("unknown option '{}'{}", printable(name, 40), suggest(name, valid)));
+  if (name == "endpoint_override" && value.find('@') != value.npos)
+    throw refused("endpoint_override must be host or host:port: a user does not belong into a path");
   if (name == "scheme" && value != "http" && value != "https")
     throw refused("scheme must be http or https");
   if (name == "anonymous" && value != "true" && value != "false")
@@ -60,8 +63,11 @@ void set_bucket_option(BucketOptions& options, const std::string& name, const st
     options.is_anonymous = value == "true";
 }
 
+// Not of a name that only begins like an address, such as 127.0.0.1.example.org.
 bool is_this_host(const std::string& host) {
-  return host == "localhost" || host.starts_with("127.") || host == "::1";
+  in_addr address{};
+  const bool is_numeric = ::inet_pton(AF_INET, host.c_str(), &address) == 1;
+  return host == "localhost" || host == "::1" || (is_numeric && host.starts_with("127."));
 }
 
 std::optional<StoreKind> kind_of_bucket(const std::string& scheme) {

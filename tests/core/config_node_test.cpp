@@ -259,6 +259,18 @@ TEST_CASE("override: a comment in the value is rejected, unless it is quoted") {
   apply_override(root, "b=a#b");
 }
 
+TEST_CASE("override: text that YAML reads as nothing is rejected, unless it is null") {
+  for (const std::string text : {"%5", "!5", "&5", "---", "...", "--- "})
+    CHECK(error_of_override("a: 1", "a=" + text) ==
+          "config: argument 'a=" + text +
+              "': YAML reads this value as nothing; quote it: a='\"...\"'");
+  for (const std::string text : {"null", "Null", "NULL", "~", " ~ "}) {
+    auto root = parse("a: 1");
+    apply_override(root, "a=" + text);
+    CHECK(root.find("a")->kind == Kind::Null);
+  }
+}
+
 TEST_CASE("override: an error quotes an override that cannot be applied") {
   CHECK(error_of_override("", "lr") == "config: argument 'lr': expected key.subkey=value");
   CHECK(error_of_override("", "=1") == "config: argument '=1': expected key.subkey=value");

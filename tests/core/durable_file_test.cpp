@@ -1,8 +1,11 @@
 #include "core/system/durable_file.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <csignal>
 
@@ -75,6 +78,24 @@ TEST_CASE("durable file: a directory at the path is an error and is not removed"
   CHECK(text.ends_with(": Is a directory"));
   CHECK(std::filesystem::is_directory(path / "inside"));
   CHECK(num_files(directory.path()) == 1);
+}
+
+TEST_CASE("output file: a pipe is written to and not replaced, and a link keeps its place") {
+  const TemporaryDirectory directory;
+  const auto pipe = directory.path() / "pipe", file = directory.path() / "file",
+             link = directory.path() / "link";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const FileDescriptor reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  write_output_file(pipe, "text");
+  CHECK(std::filesystem::is_fifo(pipe));
+  std::array<char, 8> read{};
+  CHECK(::read(reader.get(), read.data(), read.size()) == 4);
+  write_output_file(file, "old");
+  std::filesystem::create_symlink("file", link);
+  write_output_file(link, "new");
+  CHECK(std::filesystem::is_symlink(link));
+  CHECK(read_file(file) == "new");
+  CHECK(num_files(directory.path()) == 3);
 }
 
 TEST_CASE("durable file: a missing parent directory is an error") {

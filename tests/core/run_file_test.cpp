@@ -72,6 +72,15 @@ TEST_CASE("run file: an error names a variable that is not set") {
         std::string::npos);
 }
 
+TEST_CASE("run file: an error names a variable that is not UTF-8") {
+  RunFiles files;
+  files.variables["DATA"] = "/caf\xe9";
+  files.write("run.yaml", "a: 1\nb: ${DATA}/y\n");
+  CHECK(files.error_of_reading("run.yaml") ==
+        "config: " + (files.dir / "run.yaml").string() +
+            ":2: the environment variable DATA is not UTF-8 text (byte \\xe9)");
+}
+
 TEST_CASE("run file: a resolved config with escaped variables is read back unchanged") {
   RunFiles files;
   const Json config = {{"a", "${DATA} $x $${y}"}, {"b", {"${", 1}}};

@@ -258,6 +258,7 @@ REFUSED = {
     "unknown object": ("s3://data/shards/e.bin", ["no such object", "did you mean 's3://data/shards/"], {}),
     "option": ("s3://data/shards?regoin=x", ["unknown option 'regoin'; did you mean 'region'?"], {}),
     "secret in the path": ("s3://key:hidden@data/shards", ["credentials do not belong into a path"], {}),
+    "user in the endpoint": ("s3://data/shards?endpoint_override=me:x@127.0.0.1:1&scheme=http", ["a user does not belong into a path"], {}),
     "wrong secret": ("s3://data/shards", ["check AWS_ACCESS_KEY_ID"], {"env": {"AWS_SECRET_ACCESS_KEY": "wrong"}}),
     "unknown key": ("s3://data/shards", ["check AWS_ACCESS_KEY_ID"], {"env": {"AWS_ACCESS_KEY_ID": "unknown"}}),
     "anonymous": ("s3://data/shards", ["access denied"], {"options": "&anonymous=true"}),

@@ -374,7 +374,8 @@ def test_listing_that_is_not_valid(reader, hub, case):
 def test_endpoint_that_would_show_a_secret(reader, hub):
     for url, token, text in ((hub.url.replace("//", "//me:hidden@"), "", "HF_ENDPOINT: a user, '?' and '#' are not part"),
                              (f"{hub.url}?key=hidden", "", "HF_ENDPOINT: a user, '?' and '#' are not part"),
-                             ("http://hub.invalid", "hidden", "http://hub.invalid is not encrypted, so the token from HF_TOKEN")):
+                             ("http://hub.invalid", "hidden", "http://hub.invalid is not encrypted, so the token from HF_TOKEN"),
+                             ("http://127.0.0.1.invalid", "hidden", "http://127.0.0.1.invalid is not encrypted, so the token from HF_TOKEN")):
         code, out, err = reader.finish(reader.start(f"hub={url},{token}", REPOSITORY))
         assert code == 78 and text in err and "hidden" not in out + err, err
 

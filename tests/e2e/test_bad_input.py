@@ -307,6 +307,7 @@ def test_help_of_a_command(words, text):
     ("ui --host 1.5 --port 1.5", "lockstep: error: lockstep ui: --port 1.5: expected a whole number; see lockstep ui --help"),
     ("ui --host x --port=x", "lockstep: error: lockstep ui: --port x: expected a whole number; see lockstep ui --help"),
     ("runs list --json=3", "lockstep: error: lockstep runs list: --json 3: takes no value; see lockstep runs --help"),
+    ("runs list --json=false", "lockstep: error: lockstep runs list: --json false: takes no value; see lockstep runs --help"),
     ("runs list --tag", "lockstep: error: lockstep runs list: Option 'tag' is missing an argument; see lockstep runs --help"),
     ("runs export x --html /nowhere/x.html", "lockstep: error: lockstep runs export: --html /nowhere/x.html: the directory /nowhere does not exist"),
     ("ckpt export x --out", "lockstep-trainer: error: lockstep ckpt export: --out needs a value"),

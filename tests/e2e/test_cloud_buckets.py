@@ -250,8 +250,9 @@ def test_refused_of_azure(job, server):
     wrong = server.environment(AZURE_STORAGE_KEY="d3Jvbmc=")
     refused(job, f"{server.root}/rows", ["no valid credentials: set AZURE_STORAGE_KEY"], wrong)
     refused(job, f"{server.root}/rows", ["AZURE_STORAGE_KEY is not a key"], server.environment(AZURE_STORAGE_KEY="wrong"))
-    token = {"AZURE_STORAGE_SAS_TOKEN": "sv=1&sig=hidden", "AZURE_STORAGE_ENDPOINT": "https://example.org"}
-    refused(job, f"{server.root}/rows", ["a token is sent to servers of Azure only"], token)
+    for url in ("https://example.org", "http://127.0.0.1.example.org"):
+        token = {"AZURE_STORAGE_SAS_TOKEN": "sv=1&sig=hidden", "AZURE_STORAGE_ENDPOINT": url}
+        refused(job, f"{server.root}/rows", ["a token is sent to servers of Azure only"], token)
 
 
 @BOTH

@@ -332,6 +332,9 @@ def test_refused_before_training(stored, server):
     refuse_stored(stored, server, texts, overrides=["data.train.path=s3://data/shard"])
     texts = ["AWS_ENDPOINT_URL: 'nowhere' is not an endpoint"]
     refuse_stored(stored, server, texts, AWS_ENDPOINT_URL="nowhere")
+    texts = ["AWS_ENDPOINT_URL: a user is not part of an endpoint; valid: http://host:port or https://host:port"]
+    for scheme in ("", "http://"):
+        refuse_stored(stored, server, texts, AWS_ENDPOINT_URL=f"{scheme}me:hidden@127.0.0.1:1")
 
 
 def test_folders_of_images_are_refused(job):

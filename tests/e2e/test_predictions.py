@@ -167,6 +167,8 @@ def test_no_evaluation_data(job, trained):
 def test_unwritable_output(job, trained, disk):  # noqa: F811
     refuse_prediction(job, 75, ["cannot create", "nowhere/out", "No such file"], resume=trained.name, out="nowhere/out", ranks=2)
     refuse_prediction(job, 78, [str(job.runs), "is a directory"], resume=trained.name, out="runs")
+    os.mkfifo(job.directory / "pipe")
+    refuse_prediction(job, 78, ["/pipe: it is a device or pipe, not a file"], resume=trained.name, out="pipe")
     disk.mount("size=8k")
     (disk.path / "older").write_bytes(b"an older one")
     refuse_prediction(job, 75, ["cannot reserve", str(disk.path / "older"), "No space left"],

@@ -117,7 +117,7 @@ void evaluate_weights(const EvaluationRequest& request) {
   report.num_samples = run.data.eval->size() - report.left_out.count;
   distributed::act_on_main(world, "file of --out", [&] {
     request.print(report_text(report));  // kept if the file cannot be written
-    if (request.out) write_file_durably(*request.out, json_of(report));
+    if (request.out) write_output_file(*request.out, json_of(report));
     return true;
   });
   world.finish();

@@ -187,7 +187,7 @@ void report(const GenerationRequest& request, const std::vector<std::string>& ro
   if (const auto& out = request.arguments.out) {
     std::string lines;
     for (const auto& row : rows) lines += row + "\n";
-    write_file_durably(*out, lines);
+    write_output_file(*out, lines);
     request.print(fmt::format("texts: {} in {}\n{}", rows.size(), *out, weights));
     return;
   }

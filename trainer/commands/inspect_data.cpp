@@ -109,7 +109,7 @@ void write_sheet(const Dataset& dataset, const data::IndexSequence& indices,
   data::Loader loader(dataset, indices.slice(0, count),
                       {.batch_size = count, .name = "data.train"});
   const auto sheet = data::contact_sheet(loader.next()->at("image"), kImagesPerRow);
-  write_file_durably(path, tracking::encode_png(sheet.size.width, sheet.size.height, 3, sheet.rgb));
+  write_output_file(path, tracking::encode_png(sheet.size.width, sheet.size.height, 3, sheet.rgb));
 }
 
 std::string inspect_training(const PreparedRun& run, const std::filesystem::path& sheet) {

@@ -25,6 +25,9 @@ RowsFile::RowsFile(std::filesystem::path path) : path_(std::move(path)) {
   std::error_code error;
   if (std::filesystem::is_directory(path_, error))
     throw config_error(fmt::format("cannot write {}: it is a directory", path_.string()));
+  if (std::filesystem::is_other(path_, error))  // it would be replaced
+    throw config_error(
+        fmt::format("cannot write {}: it is a device or pipe, not a file", path_.string()));
   const auto directory = directory_of_file(path_);
   file_ = FileDescriptor(::open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644));
   if (file_.is_open()) return;

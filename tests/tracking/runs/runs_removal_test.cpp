@@ -42,6 +42,8 @@ TEST_CASE("runs delete: asks for confirmation, unless --yes") {
   CHECK(lab.error_of({"delete", "a"}) ==
         "config: lockstep runs delete: cannot ask for confirmation without a terminal; to delete "
         "run 'a', use --yes");
+  CHECK(lab.error_of({"delete", "a", "--yes=false"}) ==
+        "config: lockstep runs delete: --yes false: takes no value; see lockstep runs --help");
   CHECK(lab({"delete", "a"}, kNo) == "kept a\n");
   CHECK(lab.ids().size() == 2);
   std::string question;

@@ -168,6 +168,16 @@ def test_a_resume_with_another_model_leaves_the_outcome(job, ranks):
     assert not (run_dir / "end.json").exists()
 
 
+def test_a_resume_with_fewer_samples_than_were_trained_is_refused(job):
+    run_dir = job.train("train.max_steps=8")
+    ended = job.run("data.train.limit=100", options=["--resume", run_dir.name])
+    assert ended.code == 78
+    (line,) = ended.err.splitlines()
+    assert "the checkpoint of step 8 is after 384 samples of an epoch, but data.train has only 100: resume with the data" in line
+    assert only(job.list())["state"] == "finished"
+    assert "nothing was trained" in resume(job, run_dir, "data.train.limit=100", "train.max_steps=8").out
+
+
 def test_on_another_number_of_ranks(job):
     """Position and weights do not depend on the number of ranks; later results are not bit-identical."""
     stopped = job.train("train.max_steps=8", ranks=1)

@@ -203,6 +203,23 @@ def test_keep_the_best_and_milestones(job):
     assert checkpoints(run_dir) == sorted({10, 20, 21, *best})
 
 
+def test_an_evaluation_after_a_resume_is_added_to_its_checkpoint(job):
+    """As of a run that a signal stopped during an evaluation."""
+    evaluation = {key: job.config["data"].pop(key) for key in ("eval", "eval_batch_size")}
+    job.write()
+    run_dir = job.train("train.max_steps=4")
+    job.config["data"].update(evaluation)
+    job.write()
+    for _ in range(2):  # once
+        resume(job, run_dir, "train.max_steps=4")
+    manifest = json.loads((run_dir / "checkpoints" / "4" / "manifest.json").read_text())["content"]
+    assert job.series(run_dir.name, "eval/loss") == [(4, pytest.approx(manifest["evaluation"]["loss"]))]
+    # With a learning rate of nearly 0, no later one is better.
+    resume(job, run_dir, "train.max_steps=8", "optimizer.lr=1e-30", "checkpoint.every=2 steps", "train.eval_every=2 steps",
+           "checkpoint.keep_last=1", "checkpoint.keep_best={count: 1}")
+    assert checkpoints(run_dir) == [4, 8]
+
+
 # Writing it takes most of a second.
 LARGE = ["model.hidden=[4096,4096]", "data.train.limit=96", "data.eval.limit=10", "train.epochs=100",
          "train.log_every=1 step"]

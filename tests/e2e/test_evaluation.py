@@ -56,6 +56,20 @@ def test_more_ranks_than_evaluation_batches(job, limit):
     assert evaluate(job, *overrides, world_size=3) == alone
 
 
+@pytest.mark.parametrize("mixed", ["train", "eval"])
+def test_classes_and_means_are_those_of_the_training_data_also_of_a_mixture(job, mixed):
+    (job.directory / "train.csv").write_text("x,kind\n" + "".join(f"{i % 3},{'abc'[i % 3]}\n" for i in range(60)))
+    (job.directory / "eval.csv").write_text("x,kind\n" + "".join(f"{i % 2 + 1},{'bc'[i % 2]}\n" for i in range(20)))
+    tables = {name: {"name": "csv", "path": str(job.directory / f"{name}.csv"), "label": "kind"} for name in ("train", "eval")}
+    job.config["model"] = {"name": "mlp", "input": "features", "inputs": 1, "hidden": [4], "classes": 3}
+    job.config["data"] = {**tables, "batch_size": 20}
+    job.write()
+    expected = job.series(job.train().name, "eval/loss")
+    job.config["data"][mixed] = {"name": "mixture", "parts": [{"data": tables[mixed]}]}
+    job.write()
+    assert job.series(job.train().name, "eval/loss") == expected
+
+
 def test_run_without_evaluation_prints_no_results(job):
     del job.config["data"]["eval"], job.config["data"]["eval_batch_size"]
     job.write()

@@ -10,6 +10,13 @@
 
 namespace lockstep::data {
 
+// A dataset of a table, of any format: an evaluation set can be fitted to a training set of another
+// format.
+class EncodedTable : public Dataset {
+ public:
+  virtual const formats::TableEncoding& encoding() const = 0;  // after fit()
+};
+
 std::vector<FieldLayout> table_layout(const formats::TableEncoding& encoding);
 
 // Copies row rows[i] of `block` to sample places[i] of `fields`, the tensors of table_layout().

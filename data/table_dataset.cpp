@@ -89,9 +89,8 @@ SampleInfo TableDataset::sample_info() const {
 }
 
 void TableDataset::fit(const Dataset& train_set, std::span<const int64_t> training) {
-  if (const auto* other = dynamic_cast<const TableDataset*>(&train_set); other && other != this) {
-    check(other->encoding_.has_value(), "the training set must be fitted first");
-    encoding_ = other->encoding_;
+  if (const auto* other = dynamic_cast<const EncodedTable*>(&train_set); other && other != this) {
+    encoding_ = other->encoding();
   } else {
     const auto all = other && !training.empty()
                          ? std::vector<int64_t>(training.begin(), training.end())

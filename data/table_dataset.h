@@ -31,7 +31,7 @@ struct TableFiles {
 std::vector<std::filesystem::path> table_files(const std::string& path,
                                                const std::vector<std::string>& endings);
 
-class TableDataset : public Dataset {
+class TableDataset : public EncodedTable {
  public:
   // Throws Config: what `read` throws, no rows left, a limit above the number of rows.
   TableDataset(const formats::TableConfig& config, TableFiles files);
@@ -43,13 +43,13 @@ class TableDataset : public Dataset {
   void fill(const SampleRequest& request, std::span<const at::Tensor> fields) const override;
   Json metadata() const override { return encoding().metadata(); }
   std::vector<std::string> warnings() const override { return warnings_; }
+  const formats::TableEncoding& encoding() const override;
 
  private:
   bool is_sharded() const { return files_.files.size() > 1; }
   void add_file(const std::filesystem::path& file, int64_t& bad_rows);
   formats::DataTable read_used(const std::filesystem::path& file, int64_t max_bad_rows) const;
   formats::DataTable reread(size_t file) const;
-  const formats::TableEncoding& encoding() const;
   std::vector<double> labels() const;
 
   formats::TableConfig config_;

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <span>
+#include <typeinfo>
 
 #include "lockstep/error.h"
 
@@ -24,6 +26,18 @@ at::Tensor indices_tensor(std::span<const int64_t> indices) {
 Json path_of(const Part<Dataset>& part) {
   const auto config = part.dump();
   return config.is_object() ? config.value("path", Json()) : Json();
+}
+
+// `training`: as of Dataset::fit().
+void fit_evaluation_set(Dataset& eval_set, const Dataset& train_set,
+                        std::span<const int64_t> training) {
+  const auto* const combined = dynamic_cast<const CombinedDataset*>(&train_set);
+  if (!combined || dynamic_cast<const CombinedDataset*>(&eval_set))
+    return eval_set.fit(train_set, training);
+  const auto parts = combined->parts();
+  const auto same = std::ranges::find_if(
+      parts, [&](const Dataset* part) { return typeid(*part) == typeid(eval_set); });
+  eval_set.fit(same == parts.end() ? *parts.front() : **same, {});
 }
 
 }  // namespace
@@ -118,13 +132,13 @@ TrainAndEval build_datasets(const Part<Dataset>& train, const Part<Dataset>& eva
           "data.eval has {} samples, data.train {}: with data.split.eval both must be the same "
           "data, read in two ways",
           eval_set->size(), train_set->size()));
-    if (eval_set != train_set) eval_set->fit(*train_set, parts.train);
+    if (eval_set != train_set) fit_evaluation_set(*eval_set, *train_set, parts.train);
     return {std::make_shared<Subset>(train_set, std::move(parts.train)),
             std::make_shared<Subset>(eval_set, std::move(parts.eval))};
   }
   train_set->fit(*train_set, {});
   const auto eval_set = eval.is_set() ? eval.build() : nullptr;
-  if (eval_set) eval_set->fit(*train_set, {});
+  if (eval_set) fit_evaluation_set(*eval_set, *train_set, {});
   return {train_set, eval_set};
 }
 
@@ -136,7 +150,7 @@ TrainAndEval build_datasets_to_predict(const Part<Dataset>& train, const Part<Da
   auto parts = split_samples(train_set->size(), *split.eval, split.seed);
   train_set->fit(*train_set, parts.train);
   const auto eval_set = eval.build();
-  eval_set->fit(*train_set, parts.train);
+  fit_evaluation_set(*eval_set, *train_set, parts.train);
   return {std::make_shared<Subset>(train_set, std::move(parts.train)), eval_set};
 }
 

@@ -61,12 +61,19 @@ class Subset final : public Dataset {
   std::vector<int64_t> members_;
 };
 
+// A dataset of several others.
+class CombinedDataset : public Dataset {
+ public:
+  virtual std::vector<const Dataset*> parts() const = 0;  // at least one
+};
+
 struct TrainAndEval {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> eval;  // none: no evaluation
 };
 
-// Builds both, and fits them to the training samples. With split.eval, `eval` is the same data with
+// Builds both, and fits them to the training samples; the evaluation set of a combined training set
+// to the part of its type, or else to the first. With split.eval, `eval` is the same data with
 // other options, or not given. Throws Config: a split of two datasets of different sizes, and what
 // the datasets throw.
 TrainAndEval build_datasets(const Part<Dataset>& train, const Part<Dataset>& eval,

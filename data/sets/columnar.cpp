@@ -221,7 +221,7 @@ class RowGroups {
   std::map<size_t, std::vector<uint32_t>> left_;
 };
 
-class ColumnarDataset : public Dataset {
+class ColumnarDataset : public EncodedTable {
  public:
   explicit ColumnarDataset(const ColumnarConfig& config)
       : config_(config.table),
@@ -248,12 +248,17 @@ class ColumnarDataset : public Dataset {
   }
 
   void fit(const Dataset& train_set, std::span<const int64_t> training) override {
-    const auto* other = dynamic_cast<const ColumnarDataset*>(&train_set);
+    const auto* other = dynamic_cast<const EncodedTable*>(&train_set);
     if (other && other != this) {
       encoding_ = other->encoding();
       return;
     }
     encoding_.emplace(other && !training.empty() ? statistics_of(training) : statistics_of_all());
+  }
+
+  const formats::TableEncoding& encoding() const override {
+    check(encoding_.has_value(), "fit() must be called before the first batch");
+    return *encoding_;
   }
 
   std::vector<FieldLayout> layout() const override { return table_layout(encoding()); }
@@ -312,11 +317,6 @@ class ColumnarDataset : public Dataset {
       statistics.add(groups_.read(group), rows);
     }
     return statistics;
-  }
-
-  const formats::TableEncoding& encoding() const {
-    check(encoding_.has_value(), "fit() must be called before the first batch");
-    return *encoding_;
   }
 
   formats::TableConfig config_;

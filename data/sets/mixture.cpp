@@ -9,6 +9,7 @@
 
 #include "data/mixture_plan.h"
 #include "data/sampling/sampling.h"
+#include "data/sampling/split.h"
 #include "lockstep/dataset.h"
 #include "lockstep/error.h"
 #include "lockstep/part.h"
@@ -100,7 +101,7 @@ void copy_rows(const at::Tensor& from, std::span<const int64_t> places, const at
     std::memcpy(target + static_cast<size_t>(places[i]) * bytes, source + i * bytes, bytes);
 }
 
-class MixtureDataset final : public Dataset {
+class MixtureDataset final : public CombinedDataset {
  public:
   using Config = MixtureConfig;
 
@@ -126,17 +127,29 @@ class MixtureDataset final : public Dataset {
 
   int64_t size() const override { return static_cast<int64_t>(plan_.size()); }
 
-  // Parts of the same kind are fitted to the first of them, so that classes and statistics agree.
+  // Parts of the same kind are fitted to the first of them in the training set, so that classes and
+  // statistics agree.
   void fit(const Dataset& train_set, std::span<const int64_t> training) override {
     const auto* other = dynamic_cast<const MixtureDataset*>(&train_set);
-    check(other && (other == this || other->parts_.size() == parts_.size()),
-          "a mixture is fitted to a mixture of as many parts");
     for (size_t i = 0; i < parts_.size(); ++i) {
-      const auto first = static_cast<size_t>(std::ranges::find(names_, names_[i]) - names_.begin());
-      const auto& fitted = *other->parts_[other->names_[first] == names_[i] ? first : i];
-      parts_[i]->fit(fitted, other->samples_of(first, training));
+      if (!other) {
+        parts_[i]->fit(train_set, training);
+        continue;
+      }
+      const auto found = std::ranges::find(other->names_, names_[i]);
+      const auto first = static_cast<size_t>(found - other->names_.begin());
+      if (first < other->names_.size())
+        parts_[i]->fit(*other->parts_[first], other->samples_of(first, training));
+      else
+        parts_[i]->fit(*other->parts_[0], {});
     }
     verify_fields();
+  }
+
+  std::vector<const Dataset*> parts() const override {
+    std::vector<const Dataset*> all;
+    for (const auto& part : parts_) all.push_back(part.get());
+    return all;
   }
 
   SampleInfo sample_info() const override {

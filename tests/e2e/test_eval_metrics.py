@@ -58,6 +58,12 @@ def test_classes(job):
     assert ours == pytest.approx(expected, rel=1e-12)
 
 
+def test_scores_need_memory_for_the_samples_only(job):
+    """Batches of the largest size would need 40 GiB."""
+    whole = ["data.eval.limit=301", f"data.eval_batch_size={2**30}"]
+    assert evaluated(job, ["roc_auc"], *whole)[0]["roc_auc"] == pytest.approx(evaluated(job, ["roc_auc"], *EVALUATION)[0]["roc_auc"], rel=1e-4)
+
+
 def write_npz(job, inputs, label, model):
     numpy.savez(job.directory / "data.npz", image=inputs, label=label)
     job.config["data"]["train"] = job.config["data"]["eval"] = {"name": "npy", "path": str(job.directory / "data.npz")}

@@ -3,6 +3,8 @@
 import json
 
 import numpy
+import pyarrow.csv
+import pyarrow.parquet
 import pytest
 import torch
 from safetensors.numpy import load_file
@@ -54,6 +56,24 @@ def test_more_ranks_than_evaluation_batches(job, limit):
     overrides = [f"data.eval.limit={limit}", "data.eval_batch_size=50"]
     alone = evaluate(job, *overrides, world_size=1)
     assert evaluate(job, *overrides, world_size=3) == alone
+
+
+@pytest.mark.parametrize("kind, changed", [("mixture", "train"), ("mixture", "eval"), ("parquet", "train"), ("parquet", "eval")])
+def test_classes_and_means_are_those_of_the_training_data(job, kind, changed):
+    """Also if one of both sets is of another kind."""
+    (job.directory / "train.csv").write_text("x,kind\n" + "".join(f"{i % 3},{'abc'[i % 3]}\n" for i in range(60)))
+    (job.directory / "eval.csv").write_text("x,kind\n" + "".join(f"{i % 2 + 1},{'bc'[i % 2]}\n" for i in range(20)))
+    tables = {name: {"name": "csv", "path": str(job.directory / f"{name}.csv"), "label": "kind"} for name in ("train", "eval")}
+    job.config["model"] = {"name": "mlp", "input": "features", "inputs": 1, "hidden": [4], "classes": 3}
+    job.config["data"] = {**tables, "batch_size": 20, "shuffle": False}
+    job.write()
+    expected = job.series(job.train().name, "eval/loss")
+    file = tables[changed]["path"]
+    pyarrow.parquet.write_table(pyarrow.csv.read_csv(file), file + ".parquet")
+    other = {"mixture": {"parts": [{"data": tables[changed]}]}, "parquet": {"path": file + ".parquet", "label": "kind"}}
+    job.config["data"][changed] = {"name": kind, **other[kind]}
+    job.write()
+    assert job.series(job.train().name, "eval/loss") == expected
 
 
 def test_run_without_evaluation_prints_no_results(job):

@@ -168,6 +168,16 @@ def test_a_resume_with_another_model_leaves_the_outcome(job, ranks):
     assert not (run_dir / "end.json").exists()
 
 
+def test_a_resume_with_fewer_samples_than_were_trained_is_refused(job):
+    run_dir = job.train("train.max_steps=8")
+    ended = job.run("data.train.limit=100", options=["--resume", run_dir.name])
+    assert ended.code == 78
+    (line,) = ended.err.splitlines()
+    assert "the checkpoint of step 8 is after 384 samples of an epoch, but data.train has only 100: resume with the data" in line
+    assert only(job.list())["state"] == "finished"
+    assert "nothing was trained" in resume(job, run_dir, "data.train.limit=100", "train.max_steps=8").out
+
+
 def test_on_another_number_of_ranks(job):
     """Position and weights do not depend on the number of ranks; later results are not bit-identical."""
     stopped = job.train("train.max_steps=8", ranks=1)
@@ -191,6 +201,23 @@ def test_keep_the_best_and_milestones(job):
     accuracies = {int(step): value for step, value in job.series(run_dir.name, "eval/accuracy")}
     best = sorted(accuracies, key=lambda step: (-accuracies[step], step))[:2]
     assert checkpoints(run_dir) == sorted({10, 20, 21, *best})
+
+
+def test_an_evaluation_after_a_resume_is_added_to_its_checkpoint(job):
+    """As of a run that a signal stopped during an evaluation."""
+    evaluation = {key: job.config["data"].pop(key) for key in ("eval", "eval_batch_size")}
+    job.write()
+    run_dir = job.train("train.max_steps=4")
+    job.config["data"].update(evaluation)
+    job.write()
+    for _ in range(2):  # once
+        resume(job, run_dir, "train.max_steps=4")
+    manifest = json.loads((run_dir / "checkpoints" / "4" / "manifest.json").read_text())["content"]
+    assert job.series(run_dir.name, "eval/loss") == [(4, pytest.approx(manifest["evaluation"]["loss"]))]
+    # With a learning rate of nearly 0, no later one is better.
+    resume(job, run_dir, "train.max_steps=8", "optimizer.lr=1e-30", "checkpoint.every=2 steps", "train.eval_every=2 steps",
+           "checkpoint.keep_last=1", "checkpoint.keep_best={count: 1}")
+    assert checkpoints(run_dir) == [4, 8]
 
 
 # Writing it takes most of a second.

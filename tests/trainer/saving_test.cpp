@@ -93,6 +93,27 @@ TEST_CASE("checkpoint saver: writes the state of its step while training continu
   }
 }
 
+TEST_CASE("checkpoint saver: an evaluation can be added to a checkpoint") {
+  const TemporaryDirectory directory;
+  LoneTraining training;
+  CheckpointSaver saver(training.world, training.tracker,
+                        {.checkpoints = directory / "c", .in_background = false});
+  training.head.evaluation_is_due = true;
+  training.head.position.samples = 7;
+  saver.save(training.at_step(4), std::nullopt, true);
+  CheckpointHead head{.position = training.head.position,
+                      .early_stop = {"loss", "min", 0.25, 0},
+                      .evaluation = {{"loss", 0.25}, {"accuracy", 0.5}}};
+  add_evaluation(directory / "c", head);
+  const auto read = read_checkpoint(directory / "c", 4);
+  CHECK(read.head.evaluation == head.evaluation);
+  CHECK(read.head.early_stop == head.early_stop);
+  CHECK_FALSE(read.head.evaluation_is_due);
+  CHECK(read.head.position == training.head.position);
+  head.position.step = 5;
+  CHECK_THROWS_WITH(add_evaluation(directory / "c", head), Catch::Contains("5/manifest.json"));
+}
+
 TEST_CASE("checkpoint saver: shares are committed as the main rank's state once no rank is busy") {
   const TemporaryDirectory directory;
   for (const bool in_background : {true, false}) {

@@ -137,3 +137,16 @@ TEST_CASE("length of a run: the rest of the epochs, with steps of another size")
   train.epochs = 1;
   CHECK(length_of_run(train, plan_of(96), position).total_steps == 25);
 }
+
+TEST_CASE("length of a run: data that end before the checkpoint are refused, if steps are left") {
+  TrainSection train;
+  train.epochs = 2;
+  const auto plan = plan_of(48);  // of 1003 samples
+  CHECK_NOTHROW(length_of_run(train, plan, {.step = 25, .epoch = 1, .samples = 1003}));
+  const Position position{.step = 25, .epoch = 1, .samples = 1056};
+  CHECK_THROWS_WITH(length_of_run(train, plan, position),
+                    Catch::StartsWith("the checkpoint of step 25 is after 1056 samples of an "
+                                      "epoch, but data.train has only 1003: resume"));
+  train.max_steps = 25;
+  CHECK(length_of_run(train, plan, position).total_steps == 25);
+}

@@ -3,10 +3,14 @@
 #include <ATen/ATen.h>
 
 #include <catch2/catch.hpp>
+#include <cstdint>
+#include <span>
 #include <stdexcept>
+#include <string>
 
 #include "core/system/durable_file.h"
 #include "lockstep/config_fields.h"
+#include "lockstep/dataset.h"
 #include "lockstep/error.h"
 #include "lockstep/model.h"
 #include "lockstep/rank_env.h"
@@ -66,6 +70,32 @@ class WrappingModel final : public Model {
 };
 REGISTER_MODEL("wrapping", WrappingModel, "for tests");
 
+struct BadStartConfig {
+  int64_t bad = 2;
+};
+template <class V>
+void fields(V& v, BadStartConfig& c) {
+  v("bad", c.bad, "samples at the beginning that cannot be loaded", at_least(0));
+}
+
+class BadStart final : public Dataset {
+ public:
+  using Config = BadStartConfig;
+  explicit BadStart(const Config& config) : bad_(config.bad) {}
+  int64_t size() const override { return 32; }
+  Batch get_batch(std::span<const int64_t> indices) const override {
+    for (const auto index : indices)
+      if (index < bad_) throw config_error("sample " + std::to_string(index) + " is corrupt");
+    const auto count = std::ssize(indices);
+    return {.fields = {{"image", at::zeros({count, 64})}, {"label", at::zeros({count}, at::kLong)}},
+            .indices = {}};
+  }
+
+ private:
+  int64_t bad_;
+};
+REGISTER_DATASET("bad_start", BadStart, "for tests");
+
 PreparedRun plan_to_try(const std::vector<std::string>& overrides) {
   const TemporaryDirectory dir;
   write_file_durably(dir / "run.yaml", kTriedRun);
@@ -87,4 +117,13 @@ TEST_CASE("trial: a model that replaces the exception of the limit ends with it,
   const auto run = plan_to_try({"model={name: wrapping, inputs: 64}"});
   REQUIRE(try_step(run, at::kCPU, 16, 1 << 20).has_value());
   CHECK_THROWS_AS(try_step(run, at::kCPU, 16, 16 * 64), MemoryLimitReached);
+}
+
+TEST_CASE("trial: as many samples as are tried may be bad, if bad samples are skipped") {
+  const auto run = plan_to_try({"data.train={name: bad_start}", "data.max_bad_samples=2"});
+  CHECK_NOTHROW(try_model(run, at::kCPU));
+  CHECK_FALSE(try_step(run, at::kCPU, 2, 1 << 20).has_value());
+  CHECK(try_step(run, at::kCPU, 3, 1 << 20).has_value());
+  const auto strict = plan_to_try({"data.train={name: bad_start}"});
+  CHECK_THROWS_WITH(try_model(strict, at::kCPU), Catch::Contains("sample 0 is corrupt"));
 }

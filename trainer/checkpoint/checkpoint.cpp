@@ -127,6 +127,11 @@ Json read_manifest(const fs::path& path) {
   return content;
 }
 
+void write_manifest(const fs::path& directory, const Json& content) {
+  const Json manifest = {{"crc32c", crc_of(content)}, {"content", content}};
+  write_file_durably(directory / kManifest, manifest.dump(1) + "\n");
+}
+
 // Changes the path of `base` to that of the file that is read.
 NamedTensors read_moved_base(BaseWeights& base, const fs::path& elsewhere) {
   if (elsewhere.empty()) return read_base(base);
@@ -185,14 +190,22 @@ void commit_checkpoint(const fs::path& checkpoints, const CheckpointHead& head,
       if (const auto count = num_files(file, options.count); count > 1 && is_in(head, file))
         write_index(temporary, file, files, count);
     write_exported_files(temporary, exported, files);
-    const Json manifest = {{"crc32c", crc_of(content)}, {"content", content}};
-    write_file_durably(temporary / kManifest, manifest.dump(1) + "\n");
+    write_manifest(temporary, content);
     rename_into_place(temporary, directory_of(checkpoints, head.position.step));
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
     throw;
   }
+}
+
+void add_evaluation(const fs::path& checkpoints, const CheckpointHead& head) {
+  const auto directory = directory_of(checkpoints, head.position.step);
+  auto content = read_manifest(directory / kManifest);
+  const auto added = describe_head(head);
+  for (const char* key : {"early_stop", "evaluation_is_due", "evaluation"})
+    content[key] = added.at(key);
+  write_manifest(directory, content);
 }
 
 std::vector<int64_t> list_checkpoints(const fs::path& checkpoints) {

@@ -76,6 +76,10 @@ void commit_checkpoint(const std::filesystem::path& checkpoints, const Checkpoin
                        const std::vector<nlohmann::ordered_json>& written,
                        const ShareOptions& options, const ExportedFiles& exported = {});
 
+// Adds an evaluation to the checkpoint of its step, which was written before it: replaces what the
+// manifest says of evaluation and early stopping by what `head` says. Throws Environment.
+void add_evaluation(const std::filesystem::path& checkpoints, const CheckpointHead& head);
+
 // Part of commit_checkpoint(): writes what other programs read, from the tensors of the model that
 // are in `directory`. `files`: the results of write_share() by file. Throws Environment.
 void write_exported_files(const std::filesystem::path& directory, const ExportedFiles& exported,

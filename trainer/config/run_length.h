@@ -1,25 +1,42 @@
 // Number of steps of a run.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 
 #include "data/sampling/batch_plan.h"
 #include "data/sampling/batch_shares.h"
+#include "lockstep/error.h"
 #include "lockstep/schedule.h"
 #include "trainer/config/run_config.h"
 #include "trainer/state/position.h"
 
 namespace lockstep::trainer {
 
+// Throws Config if the run has steps left, but the data end before its position in the epoch.
+inline void verify_position(const TrainSection& train, const data::BatchPlan& plan,
+                            const Position& position) {
+  const bool is_done = position.epoch >= train.epochs ||
+                       (train.max_steps && position.step >= *train.max_steps);
+  if (is_done || position.samples <= plan.num_samples) return;
+  throw config_error(fmt::format(
+      "the checkpoint of step {} is after {} samples of an epoch, but data.train has only {}: "
+      "resume with the data that the run began with, or start a new run with train.init_from",
+      position.step, position.samples, plan.num_samples));
+}
+
 // Of a run that continues at `position`, whose steps may have had other sizes until then. With
-// steps of one size, it is the same at every position.
+// steps of one size, it is the same at every position. Throws Config, see verify_position().
 inline ScheduleSpan length_of_run(const TrainSection& train, const data::BatchPlan& plan,
                                   const Position& position = {}) {
+  verify_position(train, plan, position);
   const auto steps_for = [&](int64_t batches) {
     return (batches + train.accumulate - 1) / train.accumulate;
   };
-  const data::BatchShares rest(plan.num_samples - position.samples, {}, plan.rule);
+  const auto samples_left = std::max<int64_t>(plan.num_samples - position.samples, 0);
+  const data::BatchShares rest(samples_left, {}, plan.rule);
   const auto per_epoch = steps_for(plan.batches_per_epoch);
   const auto next_epoch = position.step + steps_for(rest.num_batches());  // its first step
   const auto total =

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <set>
@@ -108,7 +109,9 @@ std::map<std::string, double> evaluate(World& world, Model& model, const Dataset
   std::map<std::string, double> means;
   for (int64_t j = 0; j < width; ++j) means[names[static_cast<size_t>(j)]] = total(j) / targets;
   if (options.metrics)
-    options.metrics->finish(world, num_batches, shard.max_batches * options.batch_size, means);
+    options.metrics->finish(world, num_batches,
+                            std::min(shard.max_batches * options.batch_size, dataset.size()),
+                            means);
   return means;
 }
 

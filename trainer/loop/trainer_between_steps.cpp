@@ -1,5 +1,6 @@
 // What a Trainer does between steps: metrics, evaluations, generated texts and checkpoints.
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,12 +10,30 @@
 #include "distributed/collectives.h"
 #include "distributed/objects.h"
 #include "lockstep/error.h"
+#include "tracking/runs/on_ranks.h"
+#include "tracking/runs/run_directory.h"
+#include "trainer/checkpoint/checkpoint.h"
 #include "trainer/loop/evaluation.h"
 #include "trainer/loop/trainer.h"
 #include "trainer/loop/trial.h"
 #include "trainer/prepared/model_faults.h"
 
 namespace lockstep::trainer {
+namespace {
+
+// The checkpoint of a resumed run was written before this evaluation, and may be the best. A failure
+// does not stop training.
+void complete_checkpoint(const std::filesystem::path& run_dir, const CheckpointHead& head,
+                         Tracker& tracker) {
+  try {
+    add_evaluation(tracking::checkpoints_path(run_dir), head);
+  } catch (const Error& error) {
+    tracker.text(TextLevel::Warning,
+                 fmt::format("the evaluation was not added to its checkpoint: {}", error.what()));
+  }
+}
+
+}  // namespace
 
 void Trainer::try_model() {
   parallel_->gather_weights();
@@ -62,6 +81,7 @@ EvaluationResult Trainer::evaluate_now() {
   const auto result = evaluate(world_, *model_, *run_.data.eval, options);
   parallel_->release_weights();
   optimizer_.use_training_weights();
+  const bool is_first = evaluated_step_ != position_.step;  // at this step
   if (!result.empty()) {
     evaluation_ = result;
     evaluated_step_ = position_.step;
@@ -72,6 +92,12 @@ EvaluationResult Trainer::evaluate_now() {
   if (const auto& best = config_.checkpoint.keep_best; best.count)
     metric_of(evaluation_, best.metric, "checkpoint.keep_best.metric");
   if (media) media->record(tracker_, moment(), metrics.confusion());
+  const bool is_resumed = !has_stepped_ && position_.step > 0 && saved_step_ == position_.step;
+  if (is_first && is_resumed && tracking::is_main(world_.rank()))
+    complete_checkpoint(
+        run_dir_,
+        {.position = position_, .early_stop = early_stop_.state(), .evaluation = evaluation_},
+        tracker_);
   enter_phase(Phase::Logging);
   metrics_.exclude(std::chrono::steady_clock::now() - begin);
   return result;

@@ -12,8 +12,11 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "data/loader/loader.h"
+#include "data/shard_error.h"
 #include "lockstep/error.h"
 #include "lockstep/named_tensors.h"
 #include "trainer/config/precision.h"
@@ -50,19 +53,34 @@ class KeptState {
   std::vector<at::Tensor> states_;
 };
 
+bool is_bad_sample(const Dataset& dataset, int64_t index) {
+  try {
+    dataset.get_batch(std::span(&index, 1));
+  } catch (const Error& error) {
+    return data::is_of_samples(error);
+  } catch (...) {
+    // The loader reports it.
+  }
+  return false;
+}
+
 // Returns nullopt if none of them can be loaded and that is permitted.
 std::optional<Batch> first_batch_of(const PreparedRun& run, at::Device device,
                                     const Dataset& dataset, const char* name, int64_t num_samples) {
+  const auto max_bad_samples = run.config.data.loader.max_bad_samples;
   std::vector<int64_t> indices(static_cast<size_t>(std::min(num_samples, dataset.size())));
   std::iota(indices.begin(), indices.end(), 0);
+  // A loader refuses a batch without a good sample.
+  if (max_bad_samples > 0)
+    std::erase_if(indices, [&](int64_t index) { return is_bad_sample(dataset, index); });
+  if (indices.empty()) return std::nullopt;
   data::Loader loader(dataset, indices,
                       {.batch_size = num_samples,
                        .seed = static_cast<uint64_t>(run.config.run.seed),
                        .device = device,
                        .name = name,
-                       .bad_samples = data::tolerated(run.config.data.loader.max_bad_samples)});
-  const auto batch = loader.next();
-  return batch && batch->size() > 0 ? batch : std::nullopt;
+                       .bad_samples = data::tolerated(max_bad_samples)});
+  return loader.next();
 }
 
 Outputs try_batch(const PreparedRun& run, at::Device device, const Batch& batch,

@@ -111,6 +111,10 @@ void read_phi3(const HfMap& config, DecoderConfig& c) {
   c.fuses_gate = true;
   c.attention_dropout = config.number("attention_dropout", 0);
   c.residual_dropout = config.number("resid_pdrop", 0);
+  if (c.rotary.scaling != RotaryScaling::None)
+    throw config.wrong(
+        "'rope_type': phi3 has default and longrope, as which transformers also reads yarn; only "
+        "default is supported");
   read_windows(config, c, always);
 }
 

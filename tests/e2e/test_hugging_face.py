@@ -275,6 +275,10 @@ def change(directory, **values):
     [
         ({"model_type": "mamba"}, "model_type 'mamba' is not supported; these are: llama, mistral"),
         ({"rope_parameters": {"rope_type": "longrope"}}, "'rope_type' is 'longrope'; default, linear, llama3 and yarn"),
+        (
+            {"model_type": "phi3", "rope_parameters": {"type": "yarn", "short_factor": [1.0], "long_factor": [2.0]}},
+            "'rope_type': phi3 has default and longrope, as which transformers also reads yarn; only default is supported",
+        ),
         ({"quantization_config": {"bits": 4}}, "quantized weights ('quantization_config') are not supported"),
         ({"hidden_act": "xielu"}, "'hidden_act' is 'xielu'; silu, gelu, gelu_pytorch_tanh and relu are supported"),
         ({"num_hidden_layers": "three"}, "'num_hidden_layers' is \"three\", expected an integer from 1 to"),

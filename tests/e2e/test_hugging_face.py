@@ -80,6 +80,10 @@ FAMILIES = {
     "qwen 3 moe": family(
         transformers.Qwen3MoeConfig, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, head_dim=16
     ),
+    "qwen 3 moe with windows": family(
+        transformers.Qwen3MoeConfig, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, head_dim=16,
+        use_sliding_window=True, sliding_window=8, max_window_layers=3,
+    ),
 }
 
 

@@ -275,6 +275,19 @@ def test_records_of_every_format(tmp_path, record, text):
     assert answer == ("Hi Ho</s>" if "text" in record else "Ho<|im_end|>\n")
 
 
+def test_tools_of_records(tmp_path):
+    """A list or its JSON, next to messages, turns or a completion."""
+    folder = tmp_path / "tokenizer"
+    tokenizer = write_tokenizer(folder, TEMPLATES["qwen 2.5"])
+    messages = turns("Hi", "Ho")
+    spoken = [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Ho"}]
+    records = [{"messages": messages}, {"conversations": spoken}, {"prompt": messages[:1], "completion": messages[1:]}]
+    for given, tools in (([TOOL], [TOOL]), (json.dumps([TOOL]), [TOOL]), ("", None), ("null", None), (None, None)):
+        expected = tokenizer.apply_chat_template(messages, tools=tools, tokenize=False)
+        requests = [{"tokenizer": str(folder), "record": {**record, "tools": given}} for record in records]
+        assert [one.get("text") for one in answers_to(requests, tmp_path)] == [expected] * 3, given
+
+
 @pytest.mark.parametrize(
     "record, text",
     [
@@ -285,6 +298,7 @@ def test_records_of_every_format(tmp_path, record, text):
         ({"conversations": [{"from": "gpt"}]}, "'value' is missing"),
         ({"instruction": "x"}, "'output' is missing"),
         ({"text": 5}, "'text' is number, expected a text"),
+        ({"messages": turns("Hi", "Ho"), "tools": "[{"}, "'tools' is neither a list nor the JSON of a list"),
         ({"prompt": "x", "completion": []}, "'prompt' is not a list of messages"),
         ([1], "expected a JSON object, got array"),
     ],

@@ -17,34 +17,62 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kOnlyTemplate = "default";
+constexpr std::string_view kOnlyTemplate = "default", kToolTemplate = "tool_use";
 constexpr std::string_view kEndOfThoughts = "</think>";
 constexpr size_t kMaxConfigFile = size_t{1} << 24, kMaxTemplateFile = size_t{1} << 20;
 
-void refuse_name(const std::string& name, const std::string& where) {
-  if (name != kOnlyTemplate)
+struct NamedTemplate {
+  std::string name, text, where;
+};
+
+NamedTemplate read_template(const fs::path& file, std::string name) {
+  return {std::move(name), read_file(file, kMaxTemplateFile), printable(file.string(), 400)};
+}
+
+// Those of "chat_template": a text, or a list of named ones.
+std::vector<NamedTemplate> templates_of(const Json& given, const std::string& where) {
+  const auto place = where + ": chat_template";
+  if (given.is_string()) return {{std::string(kOnlyTemplate), given.get<std::string>(), place}};
+  std::vector<NamedTemplate> all;
+  const auto list = given.is_array() ? given : Json::array();
+  for (const auto& one : list) {
+    if (!one.is_object() || !one.value("name", Json()).is_string() ||
+        !one.value("template", Json()).is_string())
+      throw config_error(where + ": 'chat_template' is neither a text nor a list of named ones");
+    all.push_back({one["name"].get<std::string>(), one["template"].get<std::string>(), place});
+  }
+  if (all.empty())
+    throw config_error(where + ": 'chat_template' is neither a text nor a list of named ones");
+  return all;
+}
+
+// Those of the files of `directory`; empty: it has none.
+std::vector<NamedTemplate> templates_in(const fs::path& directory) {
+  std::error_code ignored;
+  const auto own = directory / "chat_template.jinja";
+  if (!fs::exists(own, ignored)) return {};
+  std::vector<NamedTemplate> all = {read_template(own, std::string(kOnlyTemplate))};
+  for (const auto& entry : fs::directory_iterator(directory / "additional_chat_templates", ignored))
+    if (const auto& file = entry.path(); file.extension() == ".jinja")
+      all.push_back(read_template(file, file.stem().string()));
+  return all;
+}
+
+const NamedTemplate* find_template(const std::vector<NamedTemplate>& all, std::string_view name) {
+  const auto found = std::ranges::find(all, name, &NamedTemplate::name);
+  return found == all.end() ? nullptr : &*found;
+}
+
+const NamedTemplate& template_named(const std::vector<NamedTemplate>& all,
+                                    const std::string& name) {
+  if (const auto* found = find_template(all, name)) return *found;
+  const auto& where = all.front().where;
+  if (all.size() == 1 && all.front().name == kOnlyTemplate)
     throw config_error(fmt::format(
         "{}: the tokenizer has one chat template, without a name; leave out template: {}", where,
         printable(name)));
-}
-
-// The template called `name`, of "chat_template": a text, or a list of named ones.
-std::string template_text(const Json& given, const std::string& name, const std::string& where) {
-  if (given.is_string()) {
-    refuse_name(name, where);
-    return given.get<std::string>();
-  }
   std::vector<std::string> names;
-  if (given.is_array())
-    for (const auto& one : given) {
-      if (!one.is_object() || !one.value("name", Json()).is_string() ||
-          !one.value("template", Json()).is_string())
-        throw config_error(where + ": 'chat_template' is neither a text nor a list of named ones");
-      names.push_back(one["name"].get<std::string>());
-      if (names.back() == name) return one["template"].get<std::string>();
-    }
-  if (names.empty())
-    throw config_error(where + ": 'chat_template' is neither a text nor a list of named ones");
+  for (const auto& one : all) names.push_back(one.name);
   throw config_error(
       fmt::format("{}: no chat template '{}'{}", where, printable(name), suggest(name, names)));
 }
@@ -79,15 +107,21 @@ std::optional<size_t> answer_size(std::string_view alone, std::string_view rest,
 ChatTemplate::ChatTemplate(const fs::path& directory, ChatTemplateOptions options)
     : options_(std::move(options)) {
   read_config(directory);
-  if (template_->uses_date() && !options_.date)
+}
+
+// Throws Config if the template needs a date that is not set.
+jinja::Template ChatTemplate::parsed(std::string_view text, const std::string& where) const {
+  jinja::Template made(text, where);
+  if (made.uses_date() && !options_.date)
     throw config_error(
         fmt::format("{}: its chat template contains the date; set date: YYYY-MM-DD, so that every "
                     "rank and a resumed run use the same",
-                    printable(directory.string(), 400)));
+                    where));
+  return made;
 }
 
 void ChatTemplate::read_config(const fs::path& directory) {
-  const auto file = directory / "tokenizer_config.json", own = directory / "chat_template.jinja";
+  const auto file = directory / "tokenizer_config.json";
   const auto where = printable(file.string(), 400);
   std::error_code ignored;
   if (!fs::exists(file, ignored))
@@ -102,18 +136,30 @@ void ChatTemplate::read_config(const fs::path& directory) {
     const auto& content = value.is_object() ? value.value("content", Json()) : value;
     if (content.is_string()) tokens_[key] = content.get<std::string>();
   }
-  if (fs::exists(own, ignored)) {
-    refuse_name(options_.name, printable(own.string(), 400));
-    template_.emplace(read_file(own, kMaxTemplateFile), printable(own.string(), 400));
-    return;
-  }
+  auto all = templates_in(directory);
   const auto given = config.value("chat_template", Json());
-  if (given.is_null())
+  if (all.empty() && given.is_null())
     throw config_error(
         fmt::format("{}: it has no 'chat_template', and there is no chat_template.jinja: this is "
                     "not the tokenizer of a chat model; add a template",
                     where));
-  template_.emplace(template_text(given, options_.name, where), where + ": chat_template");
+  if (all.empty()) all = templates_of(given, where);
+  const auto& chosen = template_named(all, options_.name);
+  template_.emplace(parsed(chosen.text, chosen.where));
+  const auto* const for_tools = find_template(all, kToolTemplate);
+  if (options_.name != kOnlyTemplate || !for_tools) return;
+  try {
+    tool_template_.emplace(parsed(for_tools->text, for_tools->where));
+  } catch (const Error& error) {
+    tool_problem_ = error.what();
+  }
+}
+
+// As in transformers: a tokenizer may have a separate one for conversations with tools.
+const jinja::Template& ChatTemplate::template_for(const Conversation& conversation) const {
+  if (conversation.tools.is_null()) return *template_;
+  if (!tool_problem_.empty()) throw config_error(tool_problem_);
+  return tool_template_ ? *tool_template_ : *template_;
 }
 
 std::string ChatTemplate::token(const std::string& name) const {
@@ -133,7 +179,8 @@ jinja::RenderedText ChatTemplate::rendered(const Conversation& conversation, siz
     variables.emplace_back("tools", jinja::Value::from_json(conversation.tools));
     variables.emplace_back("documents", jinja::Value::none());
     variables.emplace_back("add_generation_prompt", jinja::Value(with_prompt));
-    return template_->render(jinja::Value::map(std::move(variables)), options_.date);
+    const auto& chosen_template = template_for(conversation);
+    return chosen_template.render(jinja::Value::map(std::move(variables)), options_.date);
   } catch (const jinja::Problem& problem) {
     throw config_error(problem.what());
   }
@@ -152,7 +199,7 @@ ChatText ChatTemplate::render(const Conversation& conversation) const {
   if (conversation.is_text()) return {conversation.text, {{0, conversation.text.size()}}};
   auto whole = rendered(conversation, conversation.messages.size(), false);
   ChatText chat{.text = std::move(whole.text)};
-  if (template_->has_generation()) {
+  if (template_for(conversation).has_generation()) {
     chat.answers = marked(conversation, whole.generations);
     return chat;
   }

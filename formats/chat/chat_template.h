@@ -28,8 +28,10 @@ struct ChatText {
 // Thread: const, may be used by several threads at once.
 class ChatTemplate {
  public:
-  // Reads chat_template.jinja, or "chat_template" of tokenizer_config.json, in `directory`. Throws
-  // Config: no template, a file that cannot be parsed, a template that needs a date.
+  // Reads chat_template.jinja and additional_chat_templates/*.jinja, or "chat_template" of
+  // tokenizer_config.json, in `directory`. Unless another one is chosen, "tool_use" is that of
+  // conversations with tools. Throws Config: no template, a file that cannot be parsed, a template
+  // that needs a date.
   ChatTemplate(const std::filesystem::path& directory, ChatTemplateOptions options);
 
   // The text of a conversation, and its answers: what {% generation %} marks; without marks, what
@@ -47,6 +49,8 @@ class ChatTemplate {
 
  private:
   void read_config(const std::filesystem::path& directory);
+  jinja::Template parsed(std::string_view text, const std::string& where) const;
+  const jinja::Template& template_for(const Conversation& conversation) const;
   std::string text_of(const Conversation& conversation, size_t messages, bool with_prompt) const;
   jinja::RenderedText rendered(const Conversation& conversation, size_t messages,
                                bool with_prompt) const;
@@ -57,7 +61,8 @@ class ChatTemplate {
 
   ChatTemplateOptions options_;
   std::map<std::string, std::string> tokens_;
-  std::optional<jinja::Template> template_;
+  std::optional<jinja::Template> template_, tool_template_;
+  std::string tool_problem_;  // why the one for conversations with tools cannot be used
 };
 
 }  // namespace lockstep::formats

@@ -100,6 +100,21 @@ Json instruction(const Json& record) {
   return messages;
 }
 
+// Null: none. Datasets whose columns have one type store the list as its JSON.
+Json tools_of(const Json& record) {
+  const auto* given = member_of(record, "tools");
+  if (!given) return {};
+  auto tools = *given;
+  if (given->is_string()) {
+    const auto& text = given->get_ref<const std::string&>();
+    if (text.find_first_not_of(" \t\r\n") == text.npos) return {};
+    tools = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  }
+  if (!tools.is_array() && !tools.is_null())
+    throw config_error("'tools' is neither a list nor the JSON of a list");
+  return tools;
+}
+
 std::string keys_of(const Json& record) {
   std::string keys;
   for (const auto& [key, value] : record.items()) keys += (keys.empty() ? "" : ", ") + key;
@@ -126,7 +141,6 @@ Conversation parse_conversation(std::string_view line) {
   if (const auto* messages = member_of(record, "messages")) {
     verify_messages(*messages, "messages");
     conversation.messages = *messages;
-    if (const auto* tools = member_of(record, "tools")) conversation.tools = *tools;
   } else if (const auto* turns = member_of(record, "conversations")) {
     conversation.messages = shared_messages(record, *turns);
   } else if (member_of(record, "prompt") && member_of(record, "completion")) {
@@ -139,6 +153,7 @@ Conversation parse_conversation(std::string_view line) {
     throw config_error(
         fmt::format("the record has no conversation: it has {}; {}", keys_of(record), kFormats));
   }
+  if (!conversation.is_text()) conversation.tools = tools_of(record);
   return conversation;
 }
 

@@ -25,12 +25,13 @@ bool is_answer(const nlohmann::ordered_json& message);
 nlohmann::ordered_json parse_record(std::string_view line);
 
 // Parses a line of one of the formats
-//   {"messages": [{"role": "user", "content": "..."}, ...], "tools": [...]}
+//   {"messages": [{"role": "user", "content": "..."}, ...]}
 //   {"conversations": [{"from": "human", "value": "..."}, ...], "system": "..."}
 //   {"prompt": ..., "completion": ...}, both texts or both lists of messages
 //   {"instruction": "...", "input": "...", "output": "..."}
 //   {"text": "..."}
-// Other keys are ignored. Throws Config: what is wrong, without the place.
+// All but the last one may have "tools": a list, or its JSON as a text. Other keys are ignored.
+// Throws Config: what is wrong, without the place.
 Conversation parse_conversation(std::string_view line);
 
 }  // namespace lockstep::formats

@@ -17,9 +17,11 @@ const PreferenceJson& answer_of(const PreferenceJson& record, const char* key) {
   return *found;
 }
 
-Conversation conversation_of(const PreferenceJson& prompt, const PreferenceJson& answer) {
-  const PreferenceJson record = {{"prompt", prompt}, {"completion", answer}};
-  return parse_conversation(record.dump());
+Conversation conversation_of(const PreferenceJson& record, const PreferenceJson& prompt,
+                             const PreferenceJson& answer) {
+  PreferenceJson completed = {{"prompt", prompt}, {"completion", answer}};
+  if (record.contains("tools")) completed["tools"] = record["tools"];
+  return parse_conversation(completed.dump());
 }
 
 // The messages that both conversations begin with.
@@ -47,10 +49,11 @@ Preference parse_preference(std::string_view line) {
   const bool has_prompt = prompt != record.end() && !prompt->is_null();
   if (chosen.is_array() && rejected.is_array()) {
     if (has_prompt)
-      return {"", conversation_of(*prompt, chosen), conversation_of(*prompt, rejected)};
+      return {"", conversation_of(record, *prompt, chosen),
+              conversation_of(record, *prompt, rejected)};
     const auto shared = shared_prompt(chosen, rejected);
-    return {"", conversation_of(shared, rest_of(chosen, shared.size())),
-            conversation_of(shared, rest_of(rejected, shared.size()))};
+    return {"", conversation_of(record, shared, rest_of(chosen, shared.size())),
+            conversation_of(record, shared, rest_of(rejected, shared.size()))};
   }
   if (!has_prompt) throw config_error("'prompt' is missing");
   if (!prompt->is_string() || !chosen.is_string() || !rejected.is_string())

@@ -18,7 +18,8 @@ struct Preference {
 //   {"prompt": "...", "chosen": "...", "rejected": "..."}
 //   {"prompt": [{"role": "user", "content": "..."}, ...], "chosen": [...], "rejected": [...]}
 //   {"chosen": [...], "rejected": [...]}: conversations that begin with the same messages
-// Other keys are ignored. Throws Config: what is wrong, without the place.
+// Messages may have "tools", as in a Conversation. Other keys are ignored. Throws Config: what is
+// wrong, without the place.
 Preference parse_preference(std::string_view line);
 
 }  // namespace lockstep::formats

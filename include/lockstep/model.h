@@ -145,6 +145,10 @@ struct InitialWeights {
   std::map<std::string, ComputedWeight> computed = {};
   // The name in the file of each other weight; the file may have more. Empty: equal names.
   std::map<std::string, std::string> names = {};
+  // Tensors that the file may have besides these, by their names or the last parts of them.
+  std::vector<std::string> unused = {};
+  // The same, but they must equal another tensor of the file, whose name follows: e.g. tied weights.
+  std::map<std::string, std::string> copies = {};
 };
 
 // Files in the directory of a checkpoint, next to those of the trainer.

@@ -49,6 +49,7 @@ class Decoder : public Model, public LanguageModel {
 
  protected:
   const Adapters& adapters() const { return adapters_; }
+  const DecoderConfig& architecture() const { return config_; }
 
  private:
   void initialize();

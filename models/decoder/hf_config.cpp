@@ -65,9 +65,13 @@ void read_qwen2(const HfMap& config, DecoderConfig& c) {
   read_qwen_windows(config, c);
 }
 
-void read_qwen3(const HfMap& config, DecoderConfig& c) {
+void read_qwen3_attention(const HfMap& config, DecoderConfig& c) {
   c.qkv_bias = c.out_bias = config.flag("attention_bias", false);
   c.qk_norm = QkNorm::Head;
+}
+
+void read_qwen3(const HfMap& config, DecoderConfig& c) {
+  read_qwen3_attention(config, c);
   read_qwen_windows(config, c);
 }
 
@@ -111,6 +115,10 @@ void read_phi3(const HfMap& config, DecoderConfig& c) {
   c.fuses_gate = true;
   c.attention_dropout = config.number("attention_dropout", 0);
   c.residual_dropout = config.number("resid_pdrop", 0);
+  if (c.rotary.scaling != RotaryScaling::None)
+    throw config.wrong(
+        "'rope_type': phi3 has default and longrope, as which transformers also reads yarn; only "
+        "default is supported");
   read_windows(config, c, always);
 }
 
@@ -164,7 +172,9 @@ void verify_all_have_experts(const HfMap& config) {
 }
 
 void read_qwen3_moe(const HfMap& config, DecoderConfig& c) {
-  read_qwen3(config, c);
+  read_qwen3_attention(config, c);
+  // In transformers, "max_window_layers" has no effect here.
+  if (config.flag("use_sliding_window", false)) read_windows(config, c, always);
   verify_all_have_experts(config);
   c.experts = {.count = config.size("num_experts", config.size("num_local_experts", 128)),
                .per_token = config.size("num_experts_per_tok", 8),

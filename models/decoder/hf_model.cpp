@@ -20,6 +20,10 @@
 namespace lockstep::models {
 namespace {
 
+// Buffers that earlier versions of transformers saved: frequencies, and the causal masks of gpt_neox.
+constexpr std::array kUnusedTensors = {"rotary_emb.inv_freq", "attention.bias",
+                                       "attention.masked_bias"};
+
 enum class BaseType { Float32, BFloat16 };
 constexpr auto choices(BaseType) { return std::array{"fp32", "bf16"}; }
 
@@ -98,6 +102,10 @@ class HfModel final : public Decoder, public ReferencedModel {
 
   InitialWeights initial_weights() const override {
     InitialWeights weights{.file = weights_, .except = {}};
+    weights.unused = {kUnusedTensors.begin(), kUnusedTensors.end()};
+    if (const auto& c = architecture(); c.tied_embeddings)
+      weights.copies[c.names.head + ".weight"] =
+          fmt::format("{}.{}.weight", c.names.root, c.names.embedding);
     if (lora_.rank < 1 || weights_.empty()) return weights;
     weights.is_base = true;
     for (const auto& projection : adapters().projections) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -35,6 +36,9 @@ constexpr std::array kUnsupported = {"rank_pattern",
                                      "use_bdlora",
                                      "alora_invocation_tokens"};
 
+// The values of "init_lora_weights" that are names, and with which PEFT leaves the base model as it is.
+constexpr std::array kInitializations = {"gaussian", "eva", "orthogonal"};
+
 bool is_set(const HfMap& map, const char* key) {
   if (!map.has(key)) return false;
   const auto& value = map.at(key);
@@ -53,6 +57,18 @@ std::vector<std::string> targets_of(const HfMap& map) {
   throw map.wrong(fmt::format(
       "'target_modules' is the pattern '{}'; a list of names and 'all-linear' are supported",
       printable(map.text("target_modules"), 100)));
+}
+
+// PEFT also changes the weights of the base model when it reads an adapter with another one.
+void verify_initialization(const HfMap& map) {
+  constexpr const char* kKey = "init_lora_weights";
+  if (!map.has(kKey) || map.at(kKey).is_boolean()) return;
+  const auto name = map.text(kKey);
+  if (std::ranges::find(kInitializations, name) == kInitializations.end())
+    throw map.wrong(
+        fmt::format("'{}' is '{}', with which PEFT changes the weights of the base model; convert "
+                    "it with path_initial_model_for_weight_conversion of PEFT's save_pretrained()",
+                    kKey, printable(name, 100)));
 }
 
 std::string value_text(double value) { return fmt::format("{}", value); }
@@ -103,6 +119,7 @@ LoraConfig parse_adapter_config(std::string_view json, const std::string& where)
     if (is_set(map, key)) throw map.wrong(fmt::format("'{}' is not supported", key));
   if (const auto bias = map.text("bias", "none"); bias != "none")
     throw map.wrong(fmt::format("'bias' is '{}'; only 'none' is supported", printable(bias, 100)));
+  verify_initialization(map);
   LoraConfig config{.rank = map.size("r", 8),
                     .alpha = map.number("lora_alpha", 8),
                     .dropout = map.number("lora_dropout", 0),

@@ -252,6 +252,27 @@ def test_a_directory_may_have_several_templates_or_a_file(tmp_path):
     assert answers_to([request], tmp_path)[0]["text"] == "file"
 
 
+@pytest.mark.parametrize("in_files", [False, True])
+def test_conversations_with_tools_have_a_separate_template(tmp_path, in_files):
+    folder = tmp_path / "tokenizer"
+    tokenizer = write_tokenizer(folder, TEMPLATES["chatml"])
+    tokenizer.chat_template = {"default": "plain", "tool_use": "tools{{ tools | length }}", "other": "o{{ strftime_now('%d') }}"}
+    tokenizer.save_pretrained(folder)
+    if not in_files:
+        config = json.loads((folder / "tokenizer_config.json").read_text())
+        named = [{"name": name, "template": text} for name, text in tokenizer.chat_template.items()]
+        (folder / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": named}))
+        (folder / "chat_template.jinja").unlink()
+    messages = turns("Hi")
+    requests = [{"tokenizer": str(folder), "record": {"messages": messages, "tools": tools}} for tools in (None, [TOOL])]
+    expected = [tokenizer.apply_chat_template(messages, tools=tools, tokenize=False) for tools in (None, [TOOL])]
+    assert [one.get("text") for one in answers_to(requests, tmp_path)] == expected == ["plain", "tools1"]
+    with_tools = requests[1]
+    chosen, undated, wrong = answers_to([{**with_tools, "name": "other", "date": DATE}, {**with_tools, "name": "other"}, {**with_tools, "name": "othr"}], tmp_path)
+    assert chosen["text"] == "o04" and "set date: YYYY-MM-DD" in undated["error"]
+    assert "no chat template 'othr'; did you mean 'other'?" in wrong["error"]
+
+
 CHATML_HI = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHo<|im_end|>\n"
 
 
@@ -275,6 +296,19 @@ def test_records_of_every_format(tmp_path, record, text):
     assert answer == ("Hi Ho</s>" if "text" in record else "Ho<|im_end|>\n")
 
 
+def test_tools_of_records(tmp_path):
+    """A list or its JSON, next to messages, turns or a completion."""
+    folder = tmp_path / "tokenizer"
+    tokenizer = write_tokenizer(folder, TEMPLATES["qwen 2.5"])
+    messages = turns("Hi", "Ho")
+    spoken = [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Ho"}]
+    records = [{"messages": messages}, {"conversations": spoken}, {"prompt": messages[:1], "completion": messages[1:]}]
+    for given, tools in (([TOOL], [TOOL]), (json.dumps([TOOL]), [TOOL]), ("", None), ("null", None), (None, None)):
+        expected = tokenizer.apply_chat_template(messages, tools=tools, tokenize=False)
+        requests = [{"tokenizer": str(folder), "record": {**record, "tools": given}} for record in records]
+        assert [one.get("text") for one in answers_to(requests, tmp_path)] == [expected] * 3, given
+
+
 @pytest.mark.parametrize(
     "record, text",
     [
@@ -285,6 +319,7 @@ def test_records_of_every_format(tmp_path, record, text):
         ({"conversations": [{"from": "gpt"}]}, "'value' is missing"),
         ({"instruction": "x"}, "'output' is missing"),
         ({"text": 5}, "'text' is number, expected a text"),
+        ({"messages": turns("Hi", "Ho"), "tools": "[{"}, "'tools' is neither a list nor the JSON of a list"),
         ({"prompt": "x", "completion": []}, "'prompt' is not a list of messages"),
         ([1], "expected a JSON object, got array"),
     ],

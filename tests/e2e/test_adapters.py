@@ -373,6 +373,7 @@ def test_settings_that_do_not_fit_are_rejected(job, base, lora, text):
     ({"rank_pattern": {"q_proj": 2}}, "'rank_pattern' is not supported"),
     ({"bias": "all"}, "'bias' is 'all'; only 'none' is supported"),
     ({"target_modules": ".*proj"}, "'target_modules' is the pattern '.*proj'; a list of names and 'all-linear' are supported"),
+    ({"init_lora_weights": "pissa_niter_4"}, "'init_lora_weights' is 'pissa_niter_4', with which PEFT changes the weights of the base model"),
     ({"r": "4"}, "'r' is \"4\", expected an integer from 1 to "),
     ({"r": 8}, "[4,32] in the file and [8,32] in the model: is it an adapter of another base model?"),
     ({"target_modules": ["q_proj"]}, "which the model does not have: is it an adapter of another base model?"),

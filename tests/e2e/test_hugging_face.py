@@ -80,6 +80,10 @@ FAMILIES = {
     "qwen 3 moe": family(
         transformers.Qwen3MoeConfig, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, head_dim=16
     ),
+    "qwen 3 moe with windows": family(
+        transformers.Qwen3MoeConfig, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, head_dim=16,
+        use_sliding_window=True, sliding_window=8, max_window_layers=3,
+    ),
 }
 
 
@@ -275,6 +279,10 @@ def change(directory, **values):
     [
         ({"model_type": "mamba"}, "model_type 'mamba' is not supported; these are: llama, mistral"),
         ({"rope_parameters": {"rope_type": "longrope"}}, "'rope_type' is 'longrope'; default, linear, llama3 and yarn"),
+        (
+            {"model_type": "phi3", "rope_parameters": {"type": "yarn", "short_factor": [1.0], "long_factor": [2.0]}},
+            "'rope_type': phi3 has default and longrope, as which transformers also reads yarn; only default is supported",
+        ),
         ({"quantization_config": {"bits": 4}}, "quantized weights ('quantization_config') are not supported"),
         ({"hidden_act": "xielu"}, "'hidden_act' is 'xielu'; silu, gelu, gelu_pytorch_tanh and relu are supported"),
         ({"num_hidden_layers": "three"}, "'num_hidden_layers' is \"three\", expected an integer from 1 to"),
@@ -290,6 +298,45 @@ def test_models_that_do_not_fit_are_rejected(job, values, text):
     configure(job, job.directory / "hf")
     change(job.directory / "hf", **values)
     refuse(job, [], [str(job.directory / "hf"), text] if "heads cannot" not in text else [text], None)
+
+
+EXTRA = {
+    "llama 3": {
+        "model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4),
+        "lm_head.weight": "model.embed_tokens.weight",
+    },
+    "gpt-neox": {
+        "gpt_neox.layers.0.attention.bias": torch.ones(1, 1, 64, 64, dtype=torch.bool).tril(),
+        "gpt_neox.layers.0.attention.masked_bias": torch.tensor(-1e9),
+        "gpt_neox.layers.2.attention.rotary_emb.inv_freq": torch.ones(1),
+    },
+}
+
+
+@pytest.mark.parametrize("name", EXTRA)
+def test_tensors_that_transformers_does_not_use(job, name):
+    """Those of earlier versions, as in Pythia and Llama 2, and a copy of tied embeddings, as in Qwen3-0.6B."""
+    directory = job.directory / "hf"
+    model = make(name, directory)
+    file = directory / "model.safetensors"
+    weights = load_file(file)
+    extra = {key: weights[value].clone() if isinstance(value, str) else value for key, value in EXTRA[name].items()}
+    save_file({**weights, **extra}, file, {"format": "pt"})
+    inputs, _ = configure(job, directory, max_steps=1)
+    assert (logits_here(job) - logits_of(model, inputs)).abs().max() < 1e-5
+    read = transformers.AutoModelForCausalLM.from_pretrained(directory)
+    assert torch.equal(logits_of(read.eval(), inputs), logits_of(model, inputs))
+    assert not load_file(last_weights(job.train())).keys() & extra.keys()
+
+
+def test_another_head_than_the_tied_embeddings_is_rejected(job):
+    directory = job.directory / "hf"
+    make("llama 3", directory)
+    file = directory / "model.safetensors"
+    weights = load_file(file)
+    save_file({**weights, "lm_head.weight": weights["model.embed_tokens.weight"] + 1}, file)
+    configure(job, directory)
+    refuse(job, [], [str(file), "'lm_head.weight' differs from 'model.embed_tokens.weight'"], None)
 
 
 def test_directories_without_a_model_are_rejected(job):

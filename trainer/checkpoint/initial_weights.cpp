@@ -74,6 +74,30 @@ NamedTensors renamed(const NamedTensors& stored, const std::map<std::string, std
   return tensors;
 }
 
+bool is_unused(const std::string& name, const InitialWeights& weights) {
+  return std::ranges::any_of(weights.unused, [&](const std::string& other) {
+    return name == other || name.ends_with("." + other);
+  });
+}
+
+// Removes tensors that are neither in the model nor used. Returns why that is wrong; empty: it is not.
+std::string drop_unused(NamedTensors& loaded, const NamedTensors& model,
+                        const InitialWeights& weights) {
+  for (const auto& [name, source] : weights.copies) {
+    const auto* const copy = find_tensor(loaded, name);
+    const auto* const original = find_tensor(loaded, source);
+    if (!copy || !original || find_tensor(model, name)) continue;
+    if (copy->scalar_type() != original->scalar_type() || !at::equal(*copy, *original))
+      return fmt::format("'{}' differs from '{}', but the model uses one tensor as both", name,
+                         source);
+  }
+  std::erase_if(loaded, [&](const auto& item) {
+    const bool is_known = weights.copies.contains(item.first) || is_unused(item.first, weights);
+    return is_known && !find_tensor(model, item.first);
+  });
+  return {};
+}
+
 // The tensors of a file, by those of the model without `except`. `is_of_model`: whether the
 // model names the file, rather than train.init_from. Throws Config if they do not match.
 NamedTensors weights_for(const NamedTensors& all_of_model, const InitialWeights& weights,
@@ -88,7 +112,8 @@ NamedTensors weights_for(const NamedTensors& all_of_model, const InitialWeights&
   verify_chosen("train.init_except", except, names);
   auto loaded = without(all_loaded, except);
   const auto* const hint = is_of_model ? "" : "; train.init_except skips it";
-  const auto problem = misfit(without(all_of_model, except), loaded, hint);
+  auto problem = drop_unused(loaded, all_of_model, weights);
+  if (problem.empty()) problem = misfit(without(all_of_model, except), loaded, hint);
   if (!problem.empty())
     throw config_error(fmt::format("{}: {}: {}", setting, printable(path.string(), 400), problem));
   return loaded;

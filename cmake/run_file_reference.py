@@ -58,7 +58,7 @@ def type_name(schema):
         elif "pattern" in each and each["pattern"].startswith("^top_"):
             names.append("`top_K`")
         elif "pattern" in each and each["pattern"].startswith("^[0-9]"):
-            names.append("`N` or `N-M`")
+            names.append("`N-M`")
         elif "pattern" in each:
             names.append("URL")
         else:

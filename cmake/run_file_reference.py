@@ -57,6 +57,8 @@ def type_name(schema):
             names.append("period")
         elif "pattern" in each and each["pattern"].startswith("^top_"):
             names.append("`top_K`")
+        elif "pattern" in each and each["pattern"].startswith("^[0-9]"):
+            names.append("`N-M`")
         elif "pattern" in each:
             names.append("URL")
         else:

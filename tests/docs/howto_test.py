@@ -50,6 +50,13 @@ def test_a_guide_has_commands_and_links_to_the_details(page):
     assert any(target.startswith("../") for _, target in links.links(text))
 
 
+def test_all_recipes_and_examples_are_listed():
+    linked = {target for _, target in links.links((ROOT / "docs" / "recipes.md").read_text())}
+    recipes = {f"../configs/{path.name}" for path in (ROOT / "configs").glob("*.yaml")}
+    examples = {f"../examples/{path.name}" for path in (ROOT / "examples").iterdir() if path.is_dir()}
+    assert len(recipes) > 10 and recipes <= linked and len(examples) > 8 and examples <= linked
+
+
 def test_clicks_are_counted(tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "a.md").write_text("[1](b/b.md#x) [2](https://example.org/c.md) [3](none.md)")

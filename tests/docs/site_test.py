@@ -111,11 +111,15 @@ def test_the_tables_of_the_run_file():
                 "name": {"const": "m"}, "width": {"description": "of it; needs depth", "type": "integer", "minimum": 1.0}}}]},
         "train": {"description": "how", "type": "object", "properties": {
             "every": {"description": "a|b", "anyOf": [{"type": "string", "pattern": run_file_reference.TIME}, {"type": "null"}],
-                      "default": None}}}}})
+                      "default": None},
+            "steps": {"description": "which", "anyOf": [
+                {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": "^[0-9]+(-[0-9]+)?$"}]}, {"type": "null"}]},
+            "address": {"description": "where", "type": "string", "pattern": "^https?://"}}}}})
     assert '| <a id="plugins"></a>[`plugins`](#plugins) | list of string | `[]` |  | shared objects |' in text
     assert '#### <a id="model.m"></a>model `m`\n\nA model.\n' in text
     assert '[`width`](#model.m.width) | integer | **required** | ≥ 1; needs depth | of it |' in text
     assert '| <a id="train.every"></a>[`every`](#train.every) | time |  |  | a\\|b |' in text
+    assert '(#train.steps) | integer, or `N-M` |  | ≥ 1 |' in text and '(#train.address) | URL |' in text
 
 
 def test_every_public_header_has_a_page():

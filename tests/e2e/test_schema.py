@@ -84,6 +84,11 @@ def test_accepts_every_recipe(validator, recipe):
     validator.validate(yaml.safe_load(recipe.read_text()))
 
 
+@pytest.mark.parametrize("steps, is_valid", [(100, True), ("100-105", True), (0, False), ("first", False)])
+def test_steps_of_a_profile(validator, steps, is_valid):
+    assert validator.is_valid(broken(("train", "profile"), {"steps": steps})) == is_valid
+
+
 def broken(path, value):
     """RUN_FILE with `value` at `path`."""
     config = copy.deepcopy(yaml.safe_load(RUN_FILE))

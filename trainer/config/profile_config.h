@@ -34,7 +34,11 @@ template <>
 struct ConfigValue<trainer::StepRange> {
   static trainer::StepRange read(const ConfigNode& node, const std::string& path);
   static Json dump(const trainer::StepRange& range) { return range.text(); }
-  static Json schema() { return {{"type", "string"}, {"pattern", "^[0-9]+(-[0-9]+)?$"}}; }
+  // In YAML, one step is an integer.
+  static Json schema() {
+    return {{"anyOf", Json::array({Json{{"type", "integer"}, {"minimum", 1}},
+                                   Json{{"type", "string"}, {"pattern", "^[0-9]+(-[0-9]+)?$"}}})}};
+  }
 };
 
 }  // namespace lockstep

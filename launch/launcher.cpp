@@ -337,7 +337,7 @@ class NodeLauncher {
   std::optional<MovedRendezvous> moved_;
   PollSet::Clock::time_point next_moved_check_;
   std::optional<Endpoint> followed_;  // where it had moved
-  bool has_place_ = false;  // in a job, whose coordinator says where the rendezvous moves
+  bool has_place_ = false;            // in a job, whose coordinator says where the rendezvous moves
   std::optional<WorkerGroup> group_;
   struct Starting {
     NodePlace place;

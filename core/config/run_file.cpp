@@ -33,9 +33,9 @@ std::string value_of_variable(const std::string& name, const std::string& origin
     throw config_error(fmt::format("{}: the environment variable {} is not set", origin, name));
   // Run files are recorded as JSON.
   if (const auto at = find_invalid_utf8(*value); at != std::string::npos)
-    throw config_error(
-        fmt::format("{}: the environment variable {} is not UTF-8 text (byte {})", origin, name,
-                    printable(std::string_view(*value).substr(at, 1))));
+    throw config_error(fmt::format("{}: the environment variable {} is not UTF-8 text (byte {})",
+                                   origin, name,
+                                   printable(std::string_view(*value).substr(at, 1))));
   return *value;
 }
 

@@ -48,7 +48,8 @@ void set_bucket_option(BucketOptions& options, const std::string& name, const st
   if (std::ranges::find(valid, name) == valid.end())
     throw refused(fmt::format("unknown option '{}'{}", printable(name, 40), suggest(name, valid)));
   if (name == "endpoint_override" && value.find('@') != value.npos)
-    throw refused("endpoint_override must be host or host:port: a user does not belong into a path");
+    throw refused(
+        "endpoint_override must be host or host:port: a user does not belong into a path");
   if (name == "scheme" && value != "http" && value != "https")
     throw refused("scheme must be http or https");
   if (name == "anonymous" && value != "true" && value != "false")

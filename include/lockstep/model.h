@@ -125,30 +125,26 @@ class Block : public torch::nn::Module {
   Observer* observer_ = nullptr;
 };
 
-// A weight that is computed from another one.
 struct ComputedWeight {
-  std::string from;  // a name
+  std::string from;  // the name of another weight
   std::function<at::Tensor(const at::Tensor& from)> compute;
 };
 
 struct InitialWeights {
   std::filesystem::path file;       // safetensors, or the index of several; empty: none
   std::vector<std::string> except;  // modules and weights that are not in it
-  // Whether the file is a base model: checkpoints refer to it instead of containing those of its
-  // parameters that are not trained.
+  // A base model: checkpoints refer to it for those of its parameters that are not trained.
   bool is_base = false;
   // A second safetensors file, loaded after the first one, and for each of its tensors the name in
   // the model and in the file.
   std::filesystem::path adapter = {};
   std::map<std::string, std::string> adapter_names = {};
-  // By name: weights that are in none of the files.
-  std::map<std::string, ComputedWeight> computed = {};
+  std::map<std::string, ComputedWeight> computed = {};  // those that are in none of the files
   // The name in the file of each other weight; the file may have more. Empty: equal names.
   std::map<std::string, std::string> names = {};
-  // Tensors that the file may have besides these, by their names or the last parts of them.
+  // It may also have `unused` tensors, by name or the last parts of it, and `copies` of tied weights.
   std::vector<std::string> unused = {};
-  // The same, but they must equal another tensor of the file, whose name follows: e.g. tied weights.
-  std::map<std::string, std::string> copies = {};
+  std::map<std::string, std::string> copies = {};  // name of the tensor that it must equal
 };
 
 // Files in the directory of a checkpoint, next to those of the trainer.

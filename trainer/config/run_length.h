@@ -18,8 +18,8 @@ namespace lockstep::trainer {
 // Throws Config if the run has steps left, but the data end before its position in the epoch.
 inline void verify_position(const TrainSection& train, const data::BatchPlan& plan,
                             const Position& position) {
-  const bool is_done = position.epoch >= train.epochs ||
-                       (train.max_steps && position.step >= *train.max_steps);
+  const bool is_done =
+      position.epoch >= train.epochs || (train.max_steps && position.step >= *train.max_steps);
   if (is_done || position.samples <= plan.num_samples) return;
   throw config_error(fmt::format(
       "the checkpoint of step {} is after {} samples of an epoch, but data.train has only {}: "

@@ -94,6 +94,7 @@ void TrialRuns::start(launch::WarmTemplate* warm) {
                              .environment = environment_with({}),
                              .stdout_fd = output.get(),
                              .stderr_fd = output.get()};
+  earlier_end_ = recorded_end();
   auto started = warm ? warm->start_launcher(command) : std::nullopt;
   child_.emplace(started ? std::move(*started) : ChildProcess(command));
 }
@@ -135,13 +136,16 @@ std::string TrialRuns::last_line() const {
   return error.empty() ? last : error;
 }
 
+std::optional<RunEnd> TrialRuns::recorded_end() const {
+  std::error_code error;
+  if (!std::filesystem::exists(run_dir() / "run.json", error)) return std::nullopt;
+  return catalog::read_run(run_dir(), names_)->end;
+}
+
 std::string TrialRuns::failure(const ProcessExit& exit) {
   std::string reason;
-  std::error_code error;
-  if (std::filesystem::exists(run_dir() / "run.json", error)) {
-    const auto run = catalog::read_run(run_dir(), names_);
-    if (run->end) reason = run->end->reason;
-  }
+  // A continued run that its ranks did not reopen still has the end of its last part.
+  if (const auto end = recorded_end(); end && end != earlier_end_) reason = end->reason;
   if (reason.empty()) reason = last_line();
   if (reason.empty())
     reason = exit.signal ? fmt::format("the launcher was killed by signal {}", *exit.signal)

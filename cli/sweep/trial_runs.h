@@ -10,6 +10,7 @@
 #include "catalog/run_logs.h"
 #include "core/system/child_process.h"
 #include "launch/warm/warm_template.h"
+#include "lockstep/run_info.h"
 #include "sweep/sweep_directory.h"
 
 namespace lockstep::cli {
@@ -52,6 +53,8 @@ class TrialRuns {
 
  private:
   std::string run_id() const;
+  // nullopt: it runs, or has not begun.
+  std::optional<RunEnd> recorded_end() const;
   std::string last_line() const;
 
   const sweep::SweepDirectory& sweep_;
@@ -63,6 +66,7 @@ class TrialRuns {
   std::unique_ptr<catalog::ColumnSpool> spool_;
   std::unique_ptr<catalog::RunLogs> logs_;
   std::optional<ChildProcess> child_;
+  std::optional<RunEnd> earlier_end_;  // of the current run, when its launcher was started
 };
 
 }  // namespace lockstep::cli

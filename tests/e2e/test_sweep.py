@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 import processes
+from conftest import MNIST
 from processes import LOCKSTEP, SOURCE, TIMEOUT_S, TRAINER, wait_until
 from safetensors_file import assert_same_bits, checkpoints, last_weights
 
@@ -194,6 +195,7 @@ def test_a_sweep_that_is_process_1_reaps_orphans(job):
     assert started.poll() is None
     os.killpg(started.pid, signal.SIGKILL)
     started.communicate()
+    wait_until(lambda: not processes.find(job.directory), TIMEOUT_S, "the end of all processes")
 
 
 def test_a_sweep_continues_when_its_program_is_replaced(job):
@@ -323,6 +325,23 @@ def test_failing_trials_are_counted_and_shown_and_end_the_sweep(job):
     assert "47" in sweep.trials()[1]["reason"]
     assert sweep.run("-n", "2").code == 0  # nothing is tried again
     assert len(sweep.trials()) == 3
+
+
+def test_a_trial_that_cannot_be_continued_says_why(job):
+    """Not how its run ended the last time."""
+    data = job.directory / "data"
+    data.symlink_to(MNIST)
+    for part in ("train", "eval"):
+        job.config["data"][part]["path"] = str(data)
+    sweep = Sweep(job, "gone", space={"train.max_steps": {"choice": [1000000]}}, budget={"trials": 1},
+                  overrides=["train.epochs=1000000", "checkpoint.every=4 steps"])
+    started = sweep.start()
+    wait_until(lambda: list(job.runs.glob("*/checkpoints/[0-9]*")), TIMEOUT_S, "a checkpoint")
+    os.kill(started.pid, signal.SIGTERM)
+    assert processes.finish(started).code == 128 + signal.SIGTERM
+    data.unlink()
+    refused(sweep.run(), "all trials failed; the last, 0: ")
+    assert f"no file {data}" in sweep.trials()[0]["reason"]
 
 
 def test_a_sweep_without_a_result_fails(job):

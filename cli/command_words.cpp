@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "core/config/nearest_name.h"
 #include "lockstep/error.h"
@@ -110,6 +111,12 @@ bool wants_help(const std::vector<std::string>& words) {
 
 Error missing_command(const std::string& program, const std::vector<std::string>& valid) {
   return config_error(fmt::format("{}: a command is missing{}", program, suggest("", valid)));
+}
+
+void verify_written() {
+  // The error may be that of the call before, which left errno.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    throw errno_error("cannot write the output");
 }
 
 bool is_in_store(const std::string& dir) { return dir.find("://") != dir.npos; }

@@ -29,6 +29,10 @@ bool wants_help(const std::vector<std::string>& words);
 // For a `program` such as "lockstep runs" that was called without one of its commands.
 Error missing_command(const std::string& program, const std::vector<std::string>& valid);
 
+// Flushes stdout. Call it directly after writing. Throws Environment if the output was not written, e.g.
+// to a full disk.
+void verify_written();
+
 // Whether the value of --dir is a path with a scheme.
 bool is_in_store(const std::string& dir);
 

@@ -50,12 +50,14 @@ int version_command(int argc, char** argv) {
   }
   if (argc > 1 && words[1] == "--torch-dir") {
     fmt::print("{}\n", launch::find_torch(launch::own_prefix(), kBuiltFor).root.string());
+    verify_written();
     return 0;
   }
   if (argc > 1)
     throw config_error(fmt::format("lockstep version: unexpected argument '{}'", words[1]));
   fmt::print("lockstep {}\n", kVersion);
   if (*kBuiltFor) fmt::print("built for LibTorch {}\nLibTorch: {}\n", kBuiltFor, found_torch());
+  verify_written();
   return 0;
 }
 

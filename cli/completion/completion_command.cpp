@@ -142,7 +142,11 @@ int completion_command(int argc, char** argv) {
   const auto& shell = words.front();
   if (words.size() == 1)
     for (const auto& [name, script] : {std::pair("bash", kBash), {"zsh", kZsh}, {"fish", kFish}})
-      if (shell == name) return std::fputs(script, stdout) < 0;
+      if (shell == name) {
+        std::fputs(script, stdout);
+        verify_written();
+        return 0;
+      }
   throw config_error(fmt::format("lockstep completion {}: expected bash, zsh or fish", shell));
 }
 

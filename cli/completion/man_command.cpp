@@ -107,7 +107,8 @@ int man_command(int argc, char** argv) {
   }
   if (words.size() > 1)
     throw config_error(fmt::format("lockstep man: unexpected argument '{}'", words[1]));
-  fmt::print("{}", man_page(words.empty() ? "" : words.front()));
+  std::fputs(man_page(words.empty() ? "" : words.front()).c_str(), stdout);
+  verify_written();
   return 0;
 }
 

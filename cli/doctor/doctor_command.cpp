@@ -101,11 +101,11 @@ int doctor_command(int argc, char** argv) {
                                                     {check_trainer},
                                                     {check_gpus}}) {
     findings.push_back(run_check());
-    if (!as_json) fmt::print("{}", line_of_finding(findings.back()));
-    std::fflush(stdout);  // the next check may take seconds
+    if (!as_json) std::fputs(line_of_finding(findings.back()).c_str(), stdout);
+    verify_written();  // the next check may take seconds
   }
-  if (as_json) fmt::print("{}", json_of_findings(findings));
-  std::fflush(nullptr);
+  if (as_json) std::fputs(json_of_findings(findings).c_str(), stdout);
+  verify_written();
   // A thread may still hang in the name service or in a driver.
   std::_Exit(exit_code_of_findings(findings));
 }

@@ -91,12 +91,14 @@ HttpHeaders fields_of(const std::string& header) {
   return fields;
 }
 
+// Empty: the address has neither a user nor a password. The user alone can be empty.
+std::string authorization_of(const HttpAddress& address) {
+  if (address.user.empty() && address.password.empty()) return {};
+  return httplib::make_basic_authentication_header(address.user, address.password).second;
+}
+
 RawProxy raw_proxy(const HttpAddress& address) {
-  RawProxy proxy{address.host, address.port, {}};
-  if (!address.user.empty())
-    proxy.authorization =
-        httplib::make_basic_authentication_header(address.user, address.password, true).second;
-  return proxy;
+  return {address.host, address.port, authorization_of(address)};
 }
 
 // Whether a body arrives too slowly.
@@ -167,7 +169,8 @@ struct HttpClient::Connection {
       if (std::ranges::any_of(value, [](unsigned char c) { return c < ' ' || c == 0x7f; }))
         throw config_error(
             fmt::format("{}: header {} contains a control character", options.name, name));
-    if (!address.user.empty()) client->set_basic_auth(address.user, address.password);
+    if (auto authorization = authorization_of(address); !authorization.empty())
+      options.headers.emplace("Authorization", std::move(authorization));
   }
 
   httplib::Request request(const char* method, const std::string& path, const std::string& type) {

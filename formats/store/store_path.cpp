@@ -49,7 +49,7 @@ void set_bucket_option(BucketOptions& options, const std::string& name, const st
     throw refused(fmt::format("unknown option '{}'{}", printable(name, 40), suggest(name, valid)));
   if (name == "endpoint_override" && value.find('@') != value.npos)
     throw refused(
-        "endpoint_override must be host or host:port: a user does not belong into a path");
+        "endpoint_override: a user does not belong into a path; valid: host or host:port");
   if (name == "scheme" && value != "http" && value != "https")
     throw refused("scheme must be http or https");
   if (name == "anonymous" && value != "true" && value != "false")

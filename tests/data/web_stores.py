@@ -429,6 +429,15 @@ def test_through_a_proxy(reader, server, proxy):
     assert len(proxy.requests) == before
 
 
+def test_through_a_proxy_with_a_password_only(reader, server):
+    """As curl: the user is empty."""
+    proxy = ForwardProxy(":secret")
+    try:
+        reader.read(through(proxy, user=":secret@"), f"http://files.test:{server.port}/small.bin")
+    finally:
+        proxy.close()
+
+
 def test_encrypted_through_a_proxy(reader, proxy, tmp_path):
     certificate = made_certificate(tmp_path)
     server = FileServer(tmp_path / "files", certificate)

@@ -269,7 +269,9 @@ def test_a_command_without_arguments_is_refused(words, text, tmp_path):
     assert processes.run([LOCKSTEP, *words.split(), "--help"], tmp_path).code == 0
 
 
-@pytest.mark.parametrize("program", [[LOCKSTEP, "schema"], [LOCKSTEP, "plan", "run.yaml"], [TRAINER, "--help"], [sys.executable, "-m", "lockstep.compile.command_line", "--help"]])
+@pytest.mark.parametrize("program", [[LOCKSTEP, "schema"], [LOCKSTEP, "plan", "run.yaml"], [LOCKSTEP, "version"], [LOCKSTEP, "completion", "bash"],
+                                     [LOCKSTEP, "man"], [LOCKSTEP, "doctor"], [LOCKSTEP, "doctor", "--json"], [TRAINER, "--help"],
+                                     [sys.executable, "-m", "lockstep.compile.command_line", "--help"]])
 def test_output_that_cannot_be_written(job, program):
     """On a full disk one line, and the exit code of the environment; without a reader, that of SIGPIPE."""
     with open("/dev/full", "w") as full:

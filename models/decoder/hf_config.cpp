@@ -15,11 +15,20 @@ namespace lockstep::models {
 namespace {
 
 constexpr int kMaxLayers = 10000;
+constexpr int64_t kUsualWindow = 4096;
 
-void read_rotary(const HfMap& config, DecoderConfig& c, double part) {
+// What transformers assumes of a file that lacks a key.
+struct FamilyDefaults {
+  int64_t context = 2048;
+  int64_t kv_heads = 0;  // 0: as many as heads
+  int64_t head_dim = 0;  // 0: width / heads
+  double epsilon = 1e-6, rope_theta = 10000;
+};
+
+void read_rotary(const HfMap& config, DecoderConfig& c, double part, double theta = 10000) {
   const auto settings = rope_settings(config, "full_attention");
   c.rotary = rotary_of(
-      settings, config.number("rope_theta", config.number("rotary_emb_base", 10000)), c.context);
+      settings, config.number("rope_theta", config.number("rotary_emb_base", theta)), c.context);
   part = config.number("partial_rotary_factor", config.number("rotary_pct", part));
   part = settings.number("partial_rotary_factor", part);
   if (part <= 0 || part > 1)
@@ -29,11 +38,13 @@ void read_rotary(const HfMap& config, DecoderConfig& c, double part) {
 
 // ---- Sliding windows.
 
-// `slides(i)`: whether layer i has a window, if the file has no "layer_types".
+// `slides(i)`: whether layer i has a window, if the file has no "layer_types". `usual`: the window if
+// the file has no "sliding_window"; 0: none.
 template <class Slides>
-void read_windows(const HfMap& config, DecoderConfig& c, const Slides& slides) {
-  if (!config.has("sliding_window")) return;
-  c.window = config.size("sliding_window");
+void read_windows(const HfMap& config, DecoderConfig& c, const Slides& slides,
+                  int64_t usual = kUsualWindow) {
+  if (config.is_null("sliding_window") || (usual == 0 && !config.has("sliding_window"))) return;
+  c.window = config.size("sliding_window", usual);
   if (auto listed = read_sliding_layers(config, c.layers)) {
     c.slides = std::move(*listed);
   } else {
@@ -94,6 +105,10 @@ void read_gemma(const HfMap& config, DecoderConfig& c) {
 
 void read_gemma2(const HfMap& config, DecoderConfig& c) {
   read_gemma(config, c);
+  if (!config.has("attn_logit_softcapping") && !config.is_null("attn_logit_softcapping"))
+    c.attention_cap = 50;
+  if (!config.has("final_logit_softcapping") && !config.is_null("final_logit_softcapping"))
+    c.logit_cap = 30;
   read_windows(config, c, [](int64_t layer) { return layer % 2 == 0; });
 }
 
@@ -107,7 +122,6 @@ void read_gemma3(const HfMap& config, DecoderConfig& c) {
   const auto is_new = config.has("rope_parameters");
   c.local_rotary = is_new ? rotary_of(local, 10000, c.context)
                           : RotaryConfig{.theta = config.number("rope_local_base_freq", 10000)};
-  if (!config.has("rope_theta") && !is_new) c.rotary.theta = 1e6;
 }
 
 void read_phi3(const HfMap& config, DecoderConfig& c) {
@@ -119,7 +133,7 @@ void read_phi3(const HfMap& config, DecoderConfig& c) {
     throw config.wrong(
         "'rope_type': phi3 has default and longrope, as which transformers also reads yarn; only "
         "default is supported");
-  read_windows(config, c, always);
+  read_windows(config, c, always, 0);
 }
 
 void read_olmo2(const HfMap& config, DecoderConfig& c) {
@@ -160,7 +174,7 @@ void read_mixtral(const HfMap& config, DecoderConfig& c) {
   c.names.gate = "w1";
   c.names.up = "w3";
   c.names.down = "w2";
-  read_windows(config, c, always);
+  read_windows(config, c, always, 0);
 }
 
 void verify_all_have_experts(const HfMap& config) {
@@ -199,42 +213,53 @@ void read_qwen2_moe(const HfMap& config, DecoderConfig& c) {
 struct Family {
   const char* type;  // "model_type"
   void (*read)(const HfMap&, DecoderConfig&);
+  FamilyDefaults usual = {};
 };
 
-constexpr std::array<Family, 12> kFamilies = {{{"llama", read_llama},
-                                               {"mistral", read_mistral},
-                                               {"qwen2", read_qwen2},
-                                               {"qwen3", read_qwen3},
-                                               {"gemma2", read_gemma2},
-                                               {"gemma3_text", read_gemma3},
-                                               {"phi3", read_phi3},
-                                               {"olmo2", read_olmo2},
-                                               {"gpt_neox", read_neox},
-                                               {"mixtral", read_mixtral},
-                                               {"qwen2_moe", read_qwen2_moe},
-                                               {"qwen3_moe", read_qwen3_moe}}};
+constexpr std::array<Family, 12> kFamilies = {
+    {{"llama", read_llama},
+     {"mistral", read_mistral, {.context = 131072, .kv_heads = 8}},
+     {"qwen2", read_qwen2, {.context = 32768, .kv_heads = 32}},
+     {"qwen3", read_qwen3, {.context = 32768, .kv_heads = 32, .head_dim = 128}},
+     {"gemma2", read_gemma2, {.context = 8192, .kv_heads = 4, .head_dim = 256}},
+     {"gemma3_text",
+      read_gemma3,
+      {.context = 131072, .kv_heads = 4, .head_dim = 256, .rope_theta = 1e6}},
+     {"phi3", read_phi3, {.context = 4096, .epsilon = 1e-5}},
+     {"olmo2", read_olmo2, {.epsilon = 1e-5}},
+     {"gpt_neox", read_neox},
+     {"mixtral",
+      read_mixtral,
+      {.context = 131072, .kv_heads = 8, .epsilon = 1e-5, .rope_theta = 1e6}},
+     {"qwen2_moe", read_qwen2_moe, {.context = 32768, .kv_heads = 16}},
+     {"qwen3_moe", read_qwen3_moe, {.context = 32768, .kv_heads = 4}}}};
 
-DecoderConfig read_common(const HfMap& config) {
+// `usual`: 0 and null stand for `derived`.
+int64_t size_or(const HfMap& config, const char* key, int64_t usual, int64_t derived) {
+  return config.size(key, usual > 0 && !config.is_null(key) ? usual : derived);
+}
+
+DecoderConfig read_common(const HfMap& config, const FamilyDefaults& usual) {
   DecoderConfig c;
   c.vocab_size = config.size("vocab_size");
-  c.context = config.size("max_position_embeddings", 2048);
+  c.context = config.size("max_position_embeddings", usual.context);
   c.layers = config.size("num_hidden_layers");
   if (c.layers > kMaxLayers)
     throw config.wrong(fmt::format("{} layers, at most {} are valid", c.layers, kMaxLayers));
   c.width = config.size("hidden_size");
   c.heads = config.size("num_attention_heads");
-  c.kv_heads = config.size("num_key_value_heads", c.heads);
+  c.kv_heads = size_or(config, "num_key_value_heads", usual.kv_heads, c.heads);
   if (!config.has("head_dim") && c.width % c.heads != 0)
     throw config.wrong(fmt::format("{} heads do not divide a width of {}", c.heads, c.width));
-  c.head_dim = config.size("head_dim", c.width / c.heads);
+  c.head_dim = size_or(config, "head_dim", usual.head_dim, c.width / c.heads);
   c.hidden = config.size("intermediate_size");
-  c.norm_epsilon = config.number("rms_norm_eps", 1e-6);
+  c.norm_epsilon = config.number("rms_norm_eps", usual.epsilon);
   c.activation =
       activation_of(config, config.has("hidden_act") ? "hidden_act" : "hidden_activation", "silu");
   c.tied_embeddings = config.flag("tie_word_embeddings", false);
   c.attention_dropout = config.number("attention_dropout", 0);
   c.init_deviation = config.number("initializer_range", 0.02);
-  read_rotary(config, c, 1);
+  read_rotary(config, c, 1, usual.rope_theta);
   return c;
 }
 
@@ -260,7 +285,7 @@ DecoderConfig parse_hf_config(std::string_view text, const std::string& where) {
                     printable(type, 100), supported_families()));
   if (config.has("quantization_config"))
     throw config.wrong("quantized weights ('quantization_config') are not supported");
-  auto c = read_common(config);
+  auto c = read_common(config, family->usual);
   family->read(config, c);
   if (c.experts.count > 0 && config.flag("output_router_logits", false))
     c.experts.balance = config.number("router_aux_loss_coef", 0.001);

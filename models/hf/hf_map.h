@@ -28,6 +28,7 @@ class HfMap {
 
   Error wrong(const std::string& problem) const;
   bool has(const char* key) const { return json_.contains(key) && !json_.at(key).is_null(); }
+  bool is_null(const char* key) const { return json_.contains(key) && json_.at(key).is_null(); }
 
   // An integer from `min` to 2^31.
   int64_t size(const char* key, std::optional<int64_t> fallback = std::nullopt,

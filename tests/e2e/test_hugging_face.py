@@ -133,6 +133,23 @@ def test_logits_are_those_of_transformers(job, name):
     assert (logits_here(job) - expected).abs().max() < 1e-5
 
 
+@pytest.mark.parametrize("family", ["Mistral", "Qwen3", long("Gemma2"), long("Gemma3Text"), long("Phi3"), long("Olmo2"), "Mixtral"])
+def test_missing_keys_have_the_defaults_of_transformers(job, monkeypatch, family):
+    keys = ["num_key_value_heads", "head_dim", "rms_norm_eps", "sliding_window", "attn_logit_softcapping", "final_logit_softcapping", "rope_parameters"]
+    kind = getattr(transformers, family + "Config")
+    sizes = {**many_headed(), "hidden_size": 64, "num_attention_heads": 32, "num_hidden_layers": 6, "pad_token_id": 0}
+    monkeypatch.setitem(FAMILIES, family, lambda: kind(**sizes))
+    directory = job.directory / "hf"
+    model = make(family, directory)
+    inputs, _ = configure(job, directory)
+    usual = kind().to_dict()
+    values = json.loads((directory / "config.json").read_text())
+    missing = [key for key in keys if key in values and values[key] == usual[key]]
+    assert "rms_norm_eps" in missing
+    (directory / "config.json").write_text(json.dumps({key: value for key, value in values.items() if key not in missing}))
+    assert (logits_here(job) - logits_of(model, inputs)).abs().max() < 1e-5
+
+
 @pytest.mark.parametrize("name", [long("llama 3"), long("gemma 2"), "mixtral"])
 def test_logits_under_bf16_autocast(job, name):
     """As close to fp32 as transformers under the same autocast."""

@@ -38,8 +38,8 @@ void read_rotary(const HfMap& config, DecoderConfig& c, double part, double thet
 
 // ---- Sliding windows.
 
-// `slides(i)`: whether layer i has a window, if the file has no "layer_types". `usual`: the window if
-// the file has no "sliding_window"; 0: none.
+// `slides(i)`: whether layer i has a window, if the file has no "layer_types". `usual`: the window
+// if the file has no "sliding_window"; 0: none.
 template <class Slides>
 void read_windows(const HfMap& config, DecoderConfig& c, const Slides& slides,
                   int64_t usual = kUsualWindow) {

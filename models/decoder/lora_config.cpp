@@ -36,7 +36,7 @@ constexpr std::array kUnsupported = {"rank_pattern",
                                      "use_bdlora",
                                      "alora_invocation_tokens"};
 
-// The values of "init_lora_weights" that are names, and with which PEFT leaves the base model as it is.
+// Names in "init_lora_weights" with which PEFT leaves the base model as it is.
 constexpr std::array kInitializations = {"gaussian", "eva", "orthogonal"};
 
 bool is_set(const HfMap& map, const char* key) {

@@ -11,10 +11,13 @@
 #include <span>
 #include <typeinfo>
 
+#include "core/printable.h"
 #include "lockstep/error.h"
 
 namespace lockstep::data {
 namespace {
+
+constexpr size_t kMaxShown = 80;  // of the name of a class
 
 at::Tensor indices_tensor(std::span<const int64_t> indices) {
   auto tensor = at::empty({static_cast<int64_t>(indices.size())}, at::kLong);
@@ -28,19 +31,45 @@ Json path_of(const Part<Dataset>& part) {
   return config.is_object() ? config.value("path", Json()) : Json();
 }
 
-// `training`: as of Dataset::fit().
-void fit_evaluation_set(Dataset& eval_set, const Dataset& train_set,
-                        std::span<const int64_t> training) {
-  const auto* const combined = dynamic_cast<const CombinedDataset*>(&train_set);
-  if (!combined || dynamic_cast<const CombinedDataset*>(&eval_set))
-    return eval_set.fit(train_set, training);
-  const auto parts = combined->parts();
+void fit_to_part(Dataset& eval_set, const CombinedDataset& train_set) {
+  const auto parts = train_set.parts();
   const auto same = std::ranges::find_if(
       parts, [&](const Dataset* part) { return typeid(*part) == typeid(eval_set); });
   eval_set.fit(same == parts.end() ? *parts.front() : **same, {});
 }
 
+// Metrics would be wrong.
+void verify_classes(const Dataset& eval_set, const Dataset& train_set) {
+  const auto names = class_names_of(eval_set), trained = class_names_of(train_set);
+  for (size_t i = 0; i < std::min(names.size(), trained.size()); ++i)
+    if (names[i] != trained[i])
+      throw config_error(fmt::format(
+          "class {} is '{}' in data.train, but '{}' in data.eval: name the same classes in the "
+          "same order",
+          i, printable(trained[i], kMaxShown), printable(names[i], kMaxShown)));
+}
+
+// `training`: as of Dataset::fit().
+void fit_evaluation_set(Dataset& eval_set, const Dataset& train_set,
+                        std::span<const int64_t> training) {
+  const auto* const combined = dynamic_cast<const CombinedDataset*>(&train_set);
+  if (combined && !dynamic_cast<const CombinedDataset*>(&eval_set))
+    fit_to_part(eval_set, *combined);
+  else
+    eval_set.fit(train_set, training);
+  verify_classes(eval_set, train_set);
+}
+
 }  // namespace
+
+std::vector<std::string> class_names_of(const Dataset& dataset) {
+  const auto metadata = dataset.metadata();
+  const auto classes = metadata.is_object() ? metadata.value("classes", Json()) : Json();
+  std::vector<std::string> names;
+  for (const auto& name : classes.is_array() ? classes : Json::array())
+    if (name.is_string()) names.push_back(name.get<std::string>());
+  return names;
+}
 
 Split split_samples(int64_t num_samples, double fraction, int64_t seed) {
   const auto held_out =

@@ -67,6 +67,9 @@ class CombinedDataset : public Dataset {
   virtual std::vector<const Dataset*> parts() const = 0;  // at least one
 };
 
+// The names of its classes, in the order of their numbers; empty: not known.
+std::vector<std::string> class_names_of(const Dataset& dataset);
+
 struct TrainAndEval {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> eval;  // none: no evaluation
@@ -74,8 +77,8 @@ struct TrainAndEval {
 
 // Builds both, and fits them to the training samples; the evaluation set of a combined training set
 // to the part of its type, or else to the first. With split.eval, `eval` is the same data with
-// other options, or not given. Throws Config: a split of two datasets of different sizes, and what
-// the datasets throw.
+// other options, or not given. Throws Config: a split of two datasets of different sizes, classes in
+// another order, and what the datasets throw.
 TrainAndEval build_datasets(const Part<Dataset>& train, const Part<Dataset>& eval,
                             const SplitConfig& split);
 

@@ -15,6 +15,7 @@
 #include "core/relative_path_hint.h"
 #include "core/system/durable_file.h"
 #include "data/images/image_pipeline.h"
+#include "data/sampling/split.h"
 #include "formats/mapped_file.h"
 #include "formats/path_list.h"
 #include "lockstep/dataset.h"
@@ -132,20 +133,23 @@ class ImageFolder final : public Dataset {
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
 
   void fit(const Dataset& train_set, std::span<const int64_t>) override {
-    const auto* train = dynamic_cast<const ImageFolder*>(&train_set);
-    if (!train || train == this) return;
-    std::vector<int64_t> numbers;  // of the training set
+    const auto trained = class_names_of(train_set);  // also of another format
+    if (&train_set == this || trained.empty()) return;
+    std::vector<int64_t> numbers;
     for (const auto& name : classes_) {
-      const auto found = std::ranges::find(train->classes_, name);
-      if (found == train->classes_.end())
-        throw config_error(
-            fmt::format("dataset image_folder: {}: class '{}' does not occur in {}, the training "
-                        "data{}",
-                        shown(path_), name, shown(train->path_), suggest(name, train->classes_)));
-      numbers.push_back(found - train->classes_.begin());
+      const auto found = std::ranges::find(trained, name);
+      if (found == trained.end()) {
+        const auto* const folder = dynamic_cast<const ImageFolder*>(&train_set);
+        throw config_error(fmt::format(
+            "dataset image_folder: {}: class '{}' does not occur in {}{}", shown(path_), name,
+            folder ? shown(folder->path_) + ", the training data"
+                   : std::string("the training data"),
+            suggest(name, trained)));
+      }
+      numbers.push_back(found - trained.begin());
     }
     for (auto& label : labels_) label = numbers[static_cast<size_t>(label)];
-    classes_ = train->classes_;
+    classes_ = trained;
   }
 
   std::vector<FieldLayout> layout() const override {

@@ -1,12 +1,15 @@
 """Evaluation counts every sample exactly once, so its result does not depend on the ranks."""
 
+import io
 import json
+import tarfile
 
 import numpy
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
 import torch
+from PIL import Image
 from safetensors.numpy import load_file
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
@@ -74,6 +77,34 @@ def test_classes_and_means_are_those_of_the_training_data(job, kind, changed):
     job.config["data"][changed] = {"name": kind, **other[kind]}
     job.write()
     assert job.series(job.train().name, "eval/loss") == expected
+
+
+def test_classes_of_images_are_numbered_as_in_the_training_data(job):
+    """Also of a folder next to an archive; another order is refused."""
+    folder, archive = job.directory / "folder", job.directory / "images.tar"
+    with tarfile.open(archive, "w") as tar:
+        for number in range(20):
+            name = "ab"[number % 2]
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            file = folder / name / f"{number:02}.png"
+            Image.new("RGB", (4, 4), (number * 9, 255 * (number % 2), 0)).save(file)
+            tar.add(file, f"{number:02}.png")
+            label = tarfile.TarInfo(f"{number:02}.cls")
+            label.size = 1
+            tar.addfile(label, io.BytesIO(name.encode()))
+    train = {"name": "webdataset", "path": str(archive), "classes": ["b", "a"]}
+    job.config["model"] = {"name": "mlp", "inputs": 48, "hidden": [4], "classes": 2}
+    job.config["data"] = {"train": train, "eval": train, "batch_size": 20, "shuffle": False}
+    job.write()
+    ((_, expected),) = job.series(job.train("train.epochs=1").name, "eval/loss")
+    job.config["data"]["eval"] = {"name": "image_folder", "path": str(folder)}
+    job.write()
+    assert job.series(job.train("train.epochs=1").name, "eval/loss") == [(1, pytest.approx(expected))]
+    job.config["data"]["eval"] = {**train, "classes": ["a", "b"]}
+    job.write()
+    ended = job.run()
+    assert ended.code == 78
+    assert "class 0 is 'b' in data.train, but 'a' in data.eval: name the same classes in the same order" in ended.err
 
 
 def test_run_without_evaluation_prints_no_results(job):

@@ -107,7 +107,9 @@ fs::path train_trial(const fs::path& runs, const TrialOptions& options) {
   const auto is_saved = [&] {
     const auto run = find_run(runs);
     if (run.empty() || !fs::exists(checkpoint_of(run, options.end))) return false;
-    fmt::print("step {} is saved, this run ends now\n", options.end);
+    fmt::print(
+        "step {} is saved, the last one that is compared: stopping this training with SIGTERM\n",
+        options.end);
     std::fflush(stdout);
     return true;
   };

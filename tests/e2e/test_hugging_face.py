@@ -342,7 +342,7 @@ def test_tensors_that_transformers_does_not_use(job, name):
     inputs, _ = configure(job, directory, max_steps=1)
     assert (logits_here(job) - logits_of(model, inputs)).abs().max() < 1e-5
     read = transformers.AutoModelForCausalLM.from_pretrained(directory)
-    assert torch.equal(logits_of(read.eval(), inputs), logits_of(model, inputs))
+    assert (logits_of(read.eval(), inputs) - logits_of(model, inputs)).abs().max() < 1e-5
     assert not load_file(last_weights(job.train())).keys() & extra.keys()
 
 

@@ -52,8 +52,8 @@ TEST_CASE("hang: the missing rank is named, with its phase") {
 }
 
 TEST_CASE("hang: after the last step, the step is that one") {
-  std::vector views = {inside(0, 12, "barrier 'end of training'", 3.2),
-                       outside(1, 11, Phase::Saving, 3.3)};
+  std::vector views = {inside(0, 12, "barrier 'end of training'", 33),  // saving may take 30 s
+                       outside(1, 11, Phase::Saving, 34)};
   for (auto& view : views) view.progress.step = view.progress.total_steps;
   const auto finding = find_hang(views);
   REQUIRE(finding);

@@ -196,7 +196,8 @@ class Agent {
   // Checks what the ranks logged since the last call, and which are silent or gone.
   void watch_ranks() {
     watch_.poll([this](const LoggedRow& row, const WatchedLog& log) {
-      if (row.time < start_time_ - kMaxClockSkew_s) return;
+      // By their times, only what was there before: the clock may be set back since.
+      if (!log.was_read && row.time < start_time_ - kMaxClockSkew_s) return;
       std::vector<Metric> metrics;
       for (const auto& [key, value] : row.values) metrics.push_back({log.tail.keys()[key], value});
       raise(rules_.scalars(

@@ -32,6 +32,7 @@ struct RunInfo {
   std::string host;
   int64_t pid = 0;
   double created = 0;  // Unix time, seconds
+  double resumed = 0;  // when the last process that continued it began; 0: none did
   std::vector<std::string> command;
   RunLength planned;
 };

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <limits>
 
 #include "tests/temporary_directory.h"
 #include "tests/tracking/segmented_log.h"
@@ -168,6 +169,10 @@ TEST_CASE("event log rotation: a resumed run continues the last segment, for any
   const auto log = read_event_log(path);
   CHECK(log.info->pid == 12);
   CHECK(log.info->created == 1.7e9 + 1);  // of the first process
+  CHECK(log.info->resumed == 1.7e9 + 12);
+  const LogTail tail(path, std::numeric_limits<uint64_t>::max());  // reads only the last segment
+  CHECK(tail.identity()->created == 1.7e9 + 1);
+  CHECK(tail.identity()->resumed == 1.7e9 + 12);
   CHECK(log.config["pid"] == 12);
   CHECK(log.rows.size() == 12 * 17);
   CHECK(log.end.has_value());

@@ -236,6 +236,7 @@ TEST_CASE("event log: a resumed run keeps its metric IDs and start time, and has
   CHECK(log.keys == std::vector<std::string>{"train/loss"});
   CHECK(log.info->pid == 43);
   CHECK(log.info->created == 1.7e9);
+  CHECK(log.info->resumed == 1.7e9 + 100);
   CHECK_FALSE(log.end.has_value());
   std::vector<std::pair<int64_t, double>> seen;
   for (const auto& row : log.rows) seen.emplace_back(row.step, row.values[0].second);

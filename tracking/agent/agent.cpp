@@ -119,8 +119,7 @@ class Agent {
     watch_ranks();
     watch_consoles(false);
     const auto now = Clock::now();
-    if (!feeds_ && (has_all_logs() || now - started_ > kLogsTimeout)) feed_entries();
-    if (feeds_ && receiver_ && rank_logs(options_.run_dir).size() > num_planned_logs_) plan();
+    if (feeds_ || has_all_logs() || now - started_ > kLogsTimeout) feed_entries();
     if (now >= next_sample_) {
       record_sample();
       next_sample_ = now + options_.config.system_every.value;
@@ -151,16 +150,27 @@ class Agent {
     return static_cast<int>(received.size()) >= options_.forwarding.num_logs;
   }
 
-  // The set of logs of an entry is chosen once, so all of them should exist.
+  // Logs of other nodes may appear later, also on a file system that the nodes share.
   void feed_entries() {
-    if (feeds_ || watch_.logs().empty()) return;
+    if (watch_.logs().empty() || (feeds_ && !has_unplanned_logs())) return;
     feeds_ = true;
     plan();
   }
 
-  // Logs of other nodes may appear later: entries that are already known do not change.
+  bool has_unplanned_logs() const {
+    const auto& dir = options_.run_dir;
+    if (!receiver_ && !has_logs_of_other_nodes(options_.config)) return false;
+    return rank_logs(dir).size() + node_logs(dir).size() > num_planned_logs_ &&
+           num_identified_logs() > num_planned_logs_;
+  }
+
+  size_t num_identified_logs() const {
+    return logs_of_nodes(options_.run_dir, std::nullopt).size() +
+           node_logs(options_.run_dir).size();
+  }
+
   void plan() {
-    num_planned_logs_ = rank_logs(options_.run_dir).size();
+    num_planned_logs_ = num_identified_logs();
     std::set nodes = {options_.node_rank};
     nodes.insert(options_.forwarding.from_nodes.begin(), options_.forwarding.from_nodes.end());
     entries_ = plan_entries(options_.run_dir, options_.config, nodes);
@@ -196,7 +206,8 @@ class Agent {
   // Checks what the ranks logged since the last call, and which are silent or gone.
   void watch_ranks() {
     watch_.poll([this](const LoggedRow& row, const WatchedLog& log) {
-      if (row.time < start_time_ - kMaxClockSkew_s) return;
+      // By their times, only what was there before: the clock may be set back since.
+      if (!log.was_read && row.time < start_time_ - kMaxClockSkew_s) return;
       std::vector<Metric> metrics;
       for (const auto& [key, value] : row.values) metrics.push_back({log.tail.keys()[key], value});
       raise(rules_.scalars(

@@ -118,18 +118,31 @@ void Feed::load() {
   loaded_ = true;
 }
 
+void Feed::open_source(const std::filesystem::path& log, bool is_own) {
+  const auto name = log.filename().string();
+  uint64_t offset = 0;
+  if (stored_.contains("positions") && stored_["positions"].contains(name) &&
+      stored_["positions"][name].is_number_unsigned())
+    offset = stored_["positions"][name].get<uint64_t>();
+  sources_.push_back(std::make_unique<Source>(Source{LogTail(log, offset), is_own}));
+}
+
 void Feed::open_sources() {
   sources_.clear();
-  const auto add = [&](const std::filesystem::path& log, bool is_own) {
-    const auto name = log.filename().string();
-    uint64_t offset = 0;
-    if (stored_.contains("positions") && stored_["positions"].contains(name) &&
-        stored_["positions"][name].is_number_unsigned())
-      offset = stored_["positions"][name].get<uint64_t>();
-    sources_.push_back(std::make_unique<Source>(Source{LogTail(log, offset), is_own}));
-  };
-  add(plan_.log, true);
-  for (const auto& log : plan_.others) add(log, false);
+  open_source(plan_.log, true);
+  open_others();
+}
+
+// Those that are not open yet.
+void Feed::open_others() {
+  while (sources_.size() <= plan_.others.size())
+    open_source(plan_.others[sources_.size() - 1], false);
+}
+
+void Feed::add_logs(const std::vector<std::filesystem::path>& logs) {
+  for (const auto& log : logs)
+    if (log != plan_.log && std::ranges::find(plan_.others, log) == plan_.others.end())
+      plan_.others.push_back(log);
 }
 
 std::shared_ptr<Sink> Feed::make_sink() const {
@@ -312,6 +325,7 @@ FeedState Feed::pump(const std::optional<RunEnd>& end) {
   if (!lock()) return FeedState::Waiting;
   try {
     if (!loaded_) load();
+    open_others();
     try {
       if (!destination_resolved_ && !resolve_destination()) return FeedState::Waiting;
     } catch (const Error&) {

@@ -48,6 +48,9 @@ class Feed {
   // last flush.
   FeedState pump(const std::optional<RunEnd>& end);
 
+  // Adds those of `logs` that the entry does not have yet to EntryPlan::others.
+  void add_logs(const std::vector<std::filesystem::path>& logs);
+
   // Bytes of the logs that are not yet delivered.
   uint64_t backlog() const;
   const EntryPlan& plan() const { return plan_; }
@@ -60,7 +63,9 @@ class Feed {
 
   bool lock();
   void load();
+  void open_source(const std::filesystem::path& log, bool is_own);
   void open_sources();
+  void open_others();
   std::shared_ptr<Sink> make_sink() const;
   bool resolve_destination();
   RunInfo info_of_entry() const;

@@ -60,6 +60,7 @@ void NodeWatch::read(WatchedLog& log, const OnRow& on_row) const {
     if (const auto* end = std::get_if<RunEnd>(&*record)) log.end = *end;
     if (const auto* row = std::get_if<LoggedRow>(&*record); row && is_own(log)) on_row(*row, log);
   }
+  log.was_read = true;
 }
 
 std::vector<int64_t> NodeWatch::process_ids() const {

@@ -21,6 +21,7 @@ struct WatchedLog {
   LogTail tail;
   std::optional<RunEnd> end;  // as recorded by the last process that wrote the log
   bool has_writer = true;
+  bool was_read = false;  // to its end, since the watch began; further records are new
 };
 
 // Thread: one thread at a time.

@@ -34,6 +34,10 @@ bool is_wanted(const RunInfo& info, const Nodes& nodes) {
   return !nodes || nodes->contains(info.node_rank);
 }
 
+bool has_all_nodes(const TrackingConfig& config) {
+  return config.ranks.kind == RankSelection::Kind::Main && config.system_nodes == SystemNodes::All;
+}
+
 EntryPlan shared_entry(const fs::path& run_dir, const std::vector<RankLog>& logs) {
   EntryPlan plan{
       .run_dir = run_dir, .id = logs[0].info.job_id, .log = logs[0].path, .labels = true};
@@ -51,6 +55,10 @@ std::vector<fs::path> logs_of_nodes(const fs::path& run_dir, const Nodes& nodes)
   return paths;
 }
 
+bool has_logs_of_other_nodes(const TrackingConfig& config) {
+  return config.shared || has_all_nodes(config);
+}
+
 bool is_written_on(const fs::path& run_dir, int node_rank) {
   return std::ranges::any_of(logs_of_nodes(run_dir, std::set{node_rank}), has_writer);
 }
@@ -63,8 +71,6 @@ std::vector<EntryPlan> plan_entries(const fs::path& run_dir, const TrackingConfi
     if (!is_wanted(logs[0].info, nodes)) return {};
     return {shared_entry(run_dir, logs)};
   }
-  const bool has_all_nodes =
-      config.ranks.kind == RankSelection::Kind::Main && config.system_nodes == SystemNodes::All;
   std::vector<EntryPlan> plans;
   std::set<int> seen;
   for (const auto& log : logs) {
@@ -72,7 +78,7 @@ std::vector<EntryPlan> plan_entries(const fs::path& run_dir, const TrackingConfi
     plan.is_first = shows_progress(config.ranks, log.info.rank);
     const bool is_first_of_node = seen.insert(log.info.node_rank).second;
     plan.others = {node_log_path(run_dir, log.info.node_rank)};
-    if (has_all_nodes) plan.others = node_logs(run_dir);
+    if (has_all_nodes(config)) plan.others = node_logs(run_dir);
     if (!is_first_of_node) plan.only_consoles = {log.info.rank};
     for (const auto& other : logs)
       if (other.path != log.path) plan.excluded_consoles.push_back(other.info.rank);

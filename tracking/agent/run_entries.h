@@ -17,6 +17,9 @@ using Nodes = std::optional<std::set<int>>;  // nullopt: all
 std::vector<std::filesystem::path> logs_of_nodes(const std::filesystem::path& run_dir,
                                                  const Nodes& nodes);
 
+// Whether entries have logs of other nodes, which may appear later.
+bool has_logs_of_other_nodes(const TrackingConfig& config);
+
 // Whether a process writes the log of a rank of this node, that is, whether a job of the run is
 // active.
 bool is_written_on(const std::filesystem::path& run_dir, int node_rank);

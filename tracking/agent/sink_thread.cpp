@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "lockstep/error.h"
 #include "tracking/http/retry_later.h"
@@ -39,8 +40,12 @@ SinkThread::~SinkThread() {
 
 void SinkThread::add(const EntryPlan& plan) {
   const MutexLock lock(mutex_);
-  if (entries_.contains(plan.id)) return;
-  entries_[plan.id] = std::make_shared<Entry>(std::make_unique<Feed>(part_, plan, environment_));
+  if (const auto known = entries_.find(plan.id); known != entries_.end()) {
+    known->second->logs_to_add = plan.others;
+    known->second->logs_to_add.push_back(plan.log);  // of a lower rank, which was not there before
+  } else {
+    entries_[plan.id] = std::make_shared<Entry>(std::make_unique<Feed>(part_, plan, environment_));
+  }
   changed_.notify_all();
 }
 
@@ -104,6 +109,7 @@ FeedState SinkThread::pump(Entry& entry) {
   {
     const MutexLock lock(mutex_);
     end = entry.end;
+    entry.feed->add_logs(std::exchange(entry.logs_to_add, {}));
   }
   try {
     const auto state = entry.feed->pump(end);

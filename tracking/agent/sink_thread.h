@@ -33,7 +33,7 @@ class SinkThread {
   SinkThread(const SinkThread&) = delete;
   SinkThread& operator=(const SinkThread&) = delete;
 
-  // Starts to feed the entry. Does nothing if it is fed already.
+  // Starts to feed the entry. If it is fed already, only adds its logs that are new.
   void add(const EntryPlan& plan);
   // Nothing more will be written to the logs of the entry. nullopt: the run continues.
   void set_end(const std::string& entry, const std::optional<RunEnd>& end);
@@ -47,6 +47,7 @@ class SinkThread {
     std::unique_ptr<Feed> feed;  // used only by the thread
     // Under mutex_:
     std::optional<RunEnd> end;
+    std::vector<std::filesystem::path> logs_to_add;
     bool done = false, gave_up = false;
     uint64_t backlog = 0;
     std::string problem;

@@ -99,7 +99,7 @@ void AlertRules::check_metric(const Metric& metric, const ScalarRow& row, int ra
             .title = fmt::format("The disk of rank {} is almost full", rank),
             .text = fmt::format("{:.1f} % of the disk of the run directory is used (limit: {:g} %)",
                                 metric.value, config_.disk_percent),
-            .step = row.step});
+            .step = last_step_});
 }
 
 void AlertRules::check_loss_spike(double loss, const ScalarRow& row, int rank) {

@@ -21,8 +21,7 @@ struct Collector {
   LogContents& log;
 
   void operator()(RunInfo&& info) {
-    if (log.info) info.created = log.info->created;
-    log.info = std::move(info);
+    log.info = continued_from(log.info, std::move(info));
     log.end.reset();
   }
   void operator()(ConfigRecord&& record) { log.config = std::move(record.config); }

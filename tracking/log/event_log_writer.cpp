@@ -290,9 +290,7 @@ void EventLogWriter::rewind(int64_t step) {
 
 void EventLogWriter::identity(const RunInfo& info) {
   if (!append(FrameType::Identity, to_message_pack(to_json(info)))) return;
-  const auto created = info_ ? info_->created : info.created;
-  info_ = info;
-  info_->created = created;
+  info_ = continued_from(info_, info);
 }
 void EventLogWriter::config(const Json& config) {
   if (append(FrameType::Config, to_message_pack(config))) config_ = config;

@@ -230,11 +230,8 @@ std::optional<Record> LogTail::read_here() {
 
 void LogTail::note(const Record& record) {
   if (const auto* key = std::get_if<KeyRecord>(&record)) keys_.push_back(key->name);
-  if (const auto* info = std::get_if<RunInfo>(&record)) {
-    const auto created = identity_ ? identity_->created : info->created;
-    identity_ = *info;
-    identity_->created = created;
-  }
+  if (const auto* info = std::get_if<RunInfo>(&record))
+    identity_ = continued_from(identity_, *info);
   if (const auto* config = std::get_if<ConfigRecord>(&record)) config_ = config->config;
 }
 

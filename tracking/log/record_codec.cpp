@@ -275,4 +275,11 @@ std::string encode(const ConsoleLine& line) {
   return payload + line.line;
 }
 
+RunInfo continued_from(const std::optional<RunInfo>& before, RunInfo info) {
+  if (!before) return info;
+  info.resumed = info.created;
+  info.created = before->created;
+  return info;
+}
+
 }  // namespace lockstep::tracking

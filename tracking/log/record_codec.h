@@ -44,6 +44,9 @@ using Record = std::variant<UnknownRecord, RunInfo, ConfigRecord, KeyRecord, Log
 // names declared before. Any bytes are safe.
 std::optional<Record> decode_record(const Frame& frame, size_t num_keys);
 
+// The identity of a process that continues the log of `before`, if there is one.
+RunInfo continued_from(const std::optional<RunInfo>& before, RunInfo info);
+
 std::string encode(const TextLine& text);
 std::string encode(const Histogram& histogram);
 std::string encode(const Image& image);

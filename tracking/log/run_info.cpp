@@ -30,6 +30,7 @@ void fields(V& v, RunInfo& info) {
   v.if_readable("host", info.host);
   v.if_readable("pid", info.pid);
   v.if_readable("created", info.created);
+  v.if_readable("resumed", info.resumed);
   v.if_readable("command", info.command);
   v.if_readable("planned", info.planned);
 }
@@ -38,6 +39,7 @@ Json to_json(const RunInfo& info) {
   auto copy = info;
   auto json = FieldWriter<Json>::written(copy);
   json["planned"] = to_json(info.planned);
+  if (info.resumed == 0) json.erase("resumed");
   return json;
 }
 

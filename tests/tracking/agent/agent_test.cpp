@@ -154,6 +154,35 @@ TEST_CASE("agent: only the node whose process wrote a row raises alerts for it")
   for (const int end : {ends[0], ends[2]}) ::close(end);
 }
 
+TEST_CASE("agent: checks what is logged after the clock was set back") {
+  const TemporaryDirectory dir;
+  const auto run = make_job(dir, 1, false);
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  std::optional<EventLogWriter> log(std::in_place, event_log_path(run, 0));
+  auto agent =
+      std::async(std::launch::async, [&] { return run_agent(options_for(run, 1, ends[0])); });
+  const auto log_nan = [&](const std::string& metric, double time) {
+    const std::array<Metric, 1> values = {{{metric, std::nan("")}}};
+    log->scalars({.step = 2, .time = time, .values = values});
+  };
+  const auto num_alerts = [&] {
+    const auto path = node_log_path(run, 0);
+    return std::filesystem::exists(path) ? read_event_log(path).alerts.size() : 0;
+  };
+  log_nan("train/loss", unix_now());
+  for (int i = 0; i < 6000 && num_alerts() == 0; ++i) ::poll(nullptr, 0, 10);
+  REQUIRE(num_alerts() == 1);  // it has read the log
+  log_nan("eval/loss", unix_now() - 3600);
+  log->end({.state = RunState::Finished});
+  log->close();
+  ::close(ends[1]);
+  REQUIRE(agent.wait_for(60s) == std::future_status::ready);
+  agent.get();
+  CHECK(num_alerts() == 2);
+  ::close(ends[0]);
+}
+
 TEST_CASE("agent: waits for its parent, and for the logs to be closed") {
   const TemporaryDirectory dir;
   const auto run = make_job(dir, 1);

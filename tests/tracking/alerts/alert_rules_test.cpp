@@ -288,8 +288,10 @@ TEST_CASE("alerts: a rank that exits without recording an end") {
 TEST_CASE("alerts: a disk that is almost full, on each node") {
   Watched run;
   CHECK(run.log("system/disk.percent", 95) == Titles{});
+  CHECK(run.log("train/accuracy", 0.5, 300) == Titles{});
   CHECK(run.log("system/disk.percent", 95.1, 4) == Titles{"The disk of rank 0 is almost full"});
   CHECK(run.last.text == "95.1 % of the disk of the run directory is used (limit: 95 %)");
+  CHECK(run.last.step == 300);  // the last one of the run: samples have none
   CHECK(run.log("system/disk.percent", 96, 5) == Titles{});
   CHECK(run.log("system/disk.percent", 96, 5, 8) == Titles{"The disk of rank 8 is almost full"});
   AlertConfig off;

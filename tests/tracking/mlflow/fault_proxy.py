@@ -14,6 +14,7 @@ class FaultProxy:
 
     def __init__(self, server, rule=lambda path, body: PASS, tls=None, down=False):
         self.rule, self.log, self.over = rule, [], threading.Event()
+        self.retry_after = None  # sent with the rule's status
         self.error = b'{"error_code": "INTERNAL_ERROR", "message": "injected by the test"}'  # body of the rule's status
         target = urllib.parse.urlsplit(server).netloc
         proxy = self
@@ -31,7 +32,7 @@ class FaultProxy:
                     self.close_connection = True
                     return
                 if isinstance(fault, int):
-                    self.respond(fault, proxy.error)
+                    self.respond(fault, proxy.error, proxy.retry_after)
                     return
                 connection = http.client.HTTPConnection(target, timeout=30)
                 headers = {key: value for key, value in self.headers.items() if key.lower() not in ("host", "connection")}
@@ -46,8 +47,10 @@ class FaultProxy:
 
             do_GET = do_POST = do_PUT = handle_any
 
-            def respond(self, status, content):
+            def respond(self, status, content, retry_after=None):
                 self.send_response(status)
+                if retry_after:
+                    self.send_header("Retry-After", retry_after)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
                 self.wfile.write(content)

@@ -102,6 +102,15 @@ def test_idempotent_requests_are_retried_immediately(process, server, proxy, tmp
     assert history(server, run_tagged(server, tmp_path.name, run_id=JOB), "loss") == [(1, milliseconds(1), 0.5)]
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_server_that_requests_a_pause_is_not_asked_again_before(process, proxy, tmp_path, status):
+    proxy.rule, proxy.retry_after = lambda *_: status, "7"
+    with pytest.raises(SinkError) as caught:
+        entry_of(process, proxy.url, tmp_path, repeats=2).open()
+    assert (caught.value.kind, caught.value.pause) == ("environment", 7)
+    assert len(proxy.log) == 1
+
+
 @pytest.mark.parametrize("status", [401, 403])
 def test_rejected_credentials_are_reported_without_the_credentials(process, proxy, tmp_path, status):
     proxy.rule = lambda *_: status

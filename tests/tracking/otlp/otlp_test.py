@@ -147,11 +147,12 @@ def test_a_failed_delivery_is_repeated_and_starts_are_sent_once(process, collect
     one.flush()
     assert [value for name, _, _, value, _ in collector.points() if name == "lockstep.loss"] == [0.5, 0.25]
     one.call("close")
-    one.entry = info(created=CREATED + 100)  # the run was resumed
+    one.entry = info(resumed=CREATED + 100)
     one.open()
     one.give("rewind", step=1)
     one.flush()
     assert [record["eventName"] for record, *_ in collector.logs()] == ["lockstep.run.start", "lockstep.run.resume"]
+    assert [int(record["timeUnixNano"]) for record, *_ in collector.logs()] == [nanoseconds(CREATED), nanoseconds(CREATED + 100)]
 
 
 def test_a_record_that_is_sent_again_has_the_same_uid(process, receiver, tmp_path):

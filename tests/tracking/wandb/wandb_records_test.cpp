@@ -53,6 +53,14 @@ TEST_CASE("wandb json: invalid UTF-8 bytes are replaced") {
   CHECK(wandb_json(Json(std::nan(""))) == "NaN");
 }
 
+TEST_CASE("wandb json: numbers that are not finite stay what they are, also in lists and maps") {
+  const auto infinity = std::numeric_limits<double>::infinity();
+  const Json row = {"a\"b", std::nan(""), infinity, -infinity, 0.1, 1, 2.0, true, nullptr};
+  CHECK(wandb_json({{"data", Json::array({row})}, {"none", Json::object()}}) ==
+        R"({"data":[["a\"b",NaN,Infinity,-Infinity,0.1,1,2.0,true,null]],"none":{}})");
+  CHECK(wandb_json(Json::array()) == "[]");
+}
+
 TEST_CASE("wandb run id: at most 64 of a-z, 0-9, _ and -, and different for different ids") {
   CHECK(wandb_run_id("mnist-20261121-060309-4f2a9c") == "mnist-20261121-060309-4f2a9c");
   CHECK(wandb_run_id("A.b") != wandb_run_id("a-b"));

@@ -4,6 +4,7 @@
 
 #include "core/printable.h"
 #include "lockstep/error.h"
+#include "tracking/http/retry_later.h"
 
 namespace lockstep::tracking {
 namespace {
@@ -81,8 +82,10 @@ HttpResponse MlflowClient::send(const Send& request, int repeats) {
                         "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
                         name_, response.status));
       if (!is_retryable(response.status)) return response;
-      throw environment_error(
-          fmt::format("{} is temporarily unavailable ({})", name_, response.status));
+      throw RetryLater(fmt::format("{} is temporarily unavailable ({})", name_, response.status),
+                       pause_of(response));
+    } catch (const RetryLater& busy) {
+      if (is_last() || busy.pause().count() > 0) throw;
     } catch (const Error& error) {
       if (is_last() || error.kind() != ErrorKind::Environment) throw;
     }

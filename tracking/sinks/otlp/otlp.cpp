@@ -74,15 +74,16 @@ class OtlpSink final : public Sink {
     const OtlpAttributes common = {{"run", info.id}, {"rank", info.rank}, {"host", info.host}};
     metrics_.emplace(resource, common);
     logs_.emplace(resource, common);
-    saw(info.created);
+    const auto began = info.resumed > 0 ? info.resumed : info.created;
+    saw(began);
     read_delivered();
     if (!notice_.is_null()) log_notice();
     // A new object after an error is not a new start.
-    if (started_ == info.created) return;
+    if (started_ == began) return;
     const bool is_resumed = started_ != 0;
-    started_ = info.created;
-    if (metrics_client_) metrics_->add("lockstep.run.info", info.created, 1, description_of(info));
-    log({.time = info.created,
+    started_ = began;
+    if (metrics_client_) metrics_->add("lockstep.run.info", began, 1, description_of(info));
+    log({.time = began,
          .event = is_resumed ? "lockstep.run.resume" : "lockstep.run.start",
          .body = fmt::format("{} {}, {} rank{}", info.name, is_resumed ? "resumed" : "started",
                              info.world_size, info.world_size == 1 ? "" : "s"),

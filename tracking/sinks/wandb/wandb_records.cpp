@@ -199,7 +199,8 @@ ProtobufWriter wandb_artifact(const WandbArtifact& artifact) {
   add_text(record, 3, artifact.entity);
   add_text(record, 4, artifact.type);
   add_text(record, 5, artifact.name);
-  record.bytes(8, wandb_json(artifact.metadata));
+  // As in W&B's programs, without NaN, which the server rejects here.
+  record.bytes(8, artifact.metadata.dump(-1, ' ', false, Json::error_handler_t::replace));
   for (const auto& alias : artifact.aliases) add_text(record, 11, alias);
   record.message(12, manifest);
   record.varint(14, 1);

@@ -53,7 +53,15 @@ std::string wandb_number(double value) {
 
 std::string wandb_json(const Json& value) {
   if (value.is_number_float()) return wandb_number(value.get<double>());
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (!value.is_structured()) return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text;
+  for (const auto& [key, item] : value.items()) {
+    if (!text.empty()) text += ',';
+    if (value.is_object()) text += wandb_json(key) + ':';
+    const bool is_finite = item.is_number_float() && std::isfinite(item.get<double>());
+    text += is_finite ? item.dump() : wandb_json(item);
+  }
+  return value.is_object() ? '{' + text + '}' : '[' + text + ']';
 }
 
 std::string wandb_run_id(const std::string& id) {

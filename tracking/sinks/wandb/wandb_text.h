@@ -19,7 +19,7 @@ std::string wandb_key(std::string_view name);
 // The shortest text that reads back as `value`; NaN, Infinity and -Infinity as W&B writes them.
 std::string wandb_number(double value);
 
-// Any value; invalid UTF-8 bytes become U+FFFD.
+// Any value; numbers that are not finite as above; invalid UTF-8 bytes become U+FFFD.
 std::string wandb_json(const Json& value);
 
 // The id of the entry `id` at W&B: unchanged if it has at most 64 characters of [a-z0-9_-], else

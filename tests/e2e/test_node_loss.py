@@ -546,7 +546,6 @@ def test_the_node_of_the_coordinator_comes_back(cluster, tmp_path_factory):
     assert not list(job.runs.glob(".lockstep-*"))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("cluster", [3], indirect=True)
 def test_a_spare_node_follows_the_rendezvous_twice(cluster, tmp_path_factory):
     """Two nodes train, and one waits. The first one crashes, starts again and waits; then the new coordinator crashes."""

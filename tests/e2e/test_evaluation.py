@@ -92,12 +92,13 @@ def test_classes_of_images_are_numbered_as_in_the_training_data(job):
             label = tarfile.TarInfo(f"{number:02}.cls")
             label.size = 1
             tar.addfile(label, io.BytesIO(name.encode()))
-    train = {"name": "webdataset", "path": str(archive), "classes": ["b", "a"]}
+    images = {"transforms": [{"name": "resize", "size": [4, 4]}]}
+    train = {"name": "webdataset", "path": str(archive), "classes": ["b", "a"], **images}
     job.config["model"] = {"name": "mlp", "inputs": 48, "hidden": [4], "classes": 2}
     job.config["data"] = {"train": train, "eval": train, "batch_size": 20, "shuffle": False}
     job.write()
     ((_, expected),) = job.series(job.train("train.epochs=1").name, "eval/loss")
-    job.config["data"]["eval"] = {"name": "image_folder", "path": str(folder)}
+    job.config["data"]["eval"] = {"name": "image_folder", "path": str(folder), **images}
     job.write()
     assert job.series(job.train("train.epochs=1").name, "eval/loss") == [(1, pytest.approx(expected))]
     job.config["data"]["eval"] = {**train, "classes": ["a", "b"]}

@@ -1,5 +1,5 @@
 // The control groups of this process, in /sys/fs/cgroup (kernel documentation: admin-guide/cgroup-v2
-// and cgroup-v1). The arguments of these functions are for tests.
+// and cgroup-v1). Other paths than the defaults are for tests.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@ struct ControlGroup {
 };
 
 // Whether cgroup v2 is mounted there.
-bool has_unified_groups(const std::filesystem::path& cgroups = "/sys/fs/cgroup");
+bool has_unified_groups(const std::filesystem::path& cgroups);
 
 // This process's group for `controller`, e.g. "memory", its parent, ..., as far as they are mounted.
 std::vector<ControlGroup> own_groups(const std::string& controller,

@@ -50,7 +50,7 @@ Finding check_cores() {
   if (!limit) return {"cores", Health::Good, found};
   found += fmt::format("; the control group limits CPU time to {:.1f} cores", *limit);
   if (*limit >= 1) return {"cores", Health::Good, found};
-  return {"cores", Health::Warning, found + ": the threads of a rank are throttled"};
+  return {"cores", Health::Warning, found + ": ranks are throttled; raise the limit to 1 or more"};
 }
 
 Finding check_memory() {

@@ -5,7 +5,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <latch>
 #include <thread>
 #include <vector>
@@ -59,8 +58,9 @@ class TrialThreads {
 
 void start_openmp_threads() {
   // OpenMP counts cores by the CPU affinity only.
-  if (!requested_num_threads())
-    at::set_num_threads(std::min(at::get_num_threads(), launch::num_usable_cores()));
+  if (const int usable = launch::num_usable_cores();
+      usable < at::get_num_threads() && !requested_num_threads())
+    at::set_num_threads(usable);
   const int count = at::get_num_threads();
   if (count <= 1) return;
   { const TrialThreads trial(count - 1); }

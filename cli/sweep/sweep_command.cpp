@@ -77,6 +77,12 @@ Json read_schema() {
   return Json::parse(text);
 }
 
+// OMP_NUM_THREADS of the ranks of all trials at the same time, unless it is set.
+void divide_cores(int num_ranks) {
+  const auto share = std::max(1, launch::num_usable_cores() / num_ranks);
+  set_environment_default("OMP_NUM_THREADS", std::to_string(share).c_str());
+}
+
 int number_option(const cxxopts::ParseResult& parsed, const char* name) {
   const auto value = parsed[name].as<int>();
   if (value < 1) throw config_error(fmt::format("lockstep sweep: --{} must be at least 1", name));
@@ -160,11 +166,17 @@ int run_sweep(std::vector<std::string> words) {
                                                             .file = file},
                                                            base);
   if (parsed.count("create")) return 0;
-  const SweepOptions options{.parallel = number_option(parsed, "parallel"),
-                             .joins = parsed.count("join") > 0,
-                             .is_warm = !launch.is_on_hosts && uses_no_gpu(base, file.space),
-                             .json = parsed.count("json") > 0,
-                             .launch = launch.options};
+  const auto parallel = number_option(parsed, "parallel");
+  const bool is_warm = !launch.is_on_hosts && uses_no_gpu(base, file.space);
+  const bool divides_gpus = parallel > 1 && !is_warm && !launch.is_on_hosts;
+  if (parallel > 1 && !launch.is_on_hosts) divide_cores(parallel * launch.ranks);
+  const SweepOptions options{
+      .parallel = parallel,
+      .joins = parsed.count("join") > 0,
+      .is_warm = is_warm,
+      .json = parsed.count("json") > 0,
+      .launch = launch.options,
+      .gpus = divides_gpus ? launch::usable_gpus() : std::vector<std::string>()};
   return SweepController(sweep, options, std::cout).run();
 }
 

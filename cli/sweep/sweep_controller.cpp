@@ -9,6 +9,7 @@
 #include "cli/sweep/sweep_view.h"
 #include "cli/trainer_program.h"
 #include "core/config/nearest_name.h"
+#include "launch/environment/worker_env.h"
 #include "launch/workers/orphans.h"
 #include "sweep/pruning.h"
 #include "sweep/ranking.h"
@@ -64,15 +65,23 @@ void SweepController::fill() {
       end_trial(*running, TrialState::Pruned);
       continue;
     }
-    start(*running);
+    start(*running, free_slot());
     running_.push_back(std::move(running));
   }
 }
 
-void SweepController::start(TrialRuns& trial) {
+int SweepController::free_slot() const {
+  int slot = 0;
+  while (std::ranges::count(running_, slot, [](const Running& each) { return each->slot(); }) > 0)
+    ++slot;
+  return slot;
+}
+
+void SweepController::start(TrialRuns& trial, int slot) {
   if (options_.is_warm && !warm_)
     warm_.emplace(trainer_program(), sweep_.info().ranks, sweep_.path().string());
-  trial.start(warm_ ? &*warm_ : nullptr);
+  trial.start(warm_ ? &*warm_ : nullptr, slot,
+              launch::gpus_of_job(options_.gpus, slot, sweep_.info().ranks));
 }
 
 bool SweepController::is_used_up(const std::vector<Trial>& trials) const {
@@ -228,7 +237,7 @@ bool SweepController::end_run(TrialRuns& running, const LoggedObjectives& logged
   }
   if (is_stopping_ && static_cast<int64_t>(trial.runs.size()) < sweep_.file().seeds) return false;
   if (running.advance()) {
-    start(running);
+    start(running, running.slot());
     return true;
   }
   end_trial(running, TrialState::Finished);

@@ -22,6 +22,7 @@ struct SweepOptions {
   bool is_warm = true;  // trials are forked from a process that has loaded LibTorch
   bool json = false;
   std::vector<std::string> launch;  // the options of `lockstep launch` for each trial
+  std::vector<std::string> gpus;    // of this host, which trials at the same time divide
 };
 
 // Everything that it decides is a function of the files of the sweep and of what the runs logged:
@@ -41,7 +42,8 @@ class SweepController {
   using Running = std::unique_ptr<TrialRuns>;
 
   void fill();
-  void start(TrialRuns& trial);
+  int free_slot() const;
+  void start(TrialRuns& trial, int slot);
   Running next_trial();
   Running take(int64_t number);
   bool is_used_up(const std::vector<sweep::Trial>& trials) const;

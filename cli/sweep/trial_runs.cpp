@@ -7,6 +7,7 @@
 #include <cmath>
 #include <csignal>
 #include <fstream>
+#include <map>
 
 #include "catalog/run_list.h"
 #include "cli/trainer_program.h"
@@ -75,7 +76,8 @@ std::string TrialRuns::run_id() const {
                      place_ > 0 ? fmt::format("-s{}", place_) : "");
 }
 
-void TrialRuns::start(launch::WarmTemplate* warm) {
+void TrialRuns::start(launch::WarmTemplate* warm, int slot, const std::string& gpus) {
+  slot_ = slot;
   const auto& file = sweep_.file();
   std::vector<std::string> arguments = {"launch"};
   arguments.insert(arguments.end(), launch_.begin(), launch_.end());
@@ -89,9 +91,11 @@ void TrialRuns::start(launch::WarmTemplate* warm) {
   const auto log = sweep_.log_of(trial_);
   const FileDescriptor output(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!output.is_open()) throw errno_error(fmt::format("cannot write {}", log.string()));
+  std::map<std::string, std::string> changes;
+  if (!gpus.empty()) changes["CUDA_VISIBLE_DEVICES"] = gpus;
   const ChildCommand command{.program = own_program(),
                              .arguments = std::move(arguments),
-                             .environment = environment_with({}),
+                             .environment = environment_with(changes),
                              .stdout_fd = output.get(),
                              .stderr_fd = output.get()};
   earlier_end_ = recorded_end();

@@ -36,9 +36,11 @@ class TrialRuns {
   sweep::Trial& trial() { return trial_; }
   std::filesystem::path run_dir() const { return sweep_.runs() / run_id(); }
   bool is_first_run() const { return place_ == 0; }
+  int slot() const { return slot_; }
 
   // Starts or continues the current run with `lockstep launch`, through `warm` unless it is null.
-  void start(launch::WarmTemplate* warm);
+  // `slot`: among the trials at the same time. `gpus`: value of CUDA_VISIBLE_DEVICES; empty: as it is.
+  void start(launch::WarmTemplate* warm, int slot, const std::string& gpus);
   // Selects the run of the next seed; false if there is none.
   bool advance();
   // Reads what the current run has logged.
@@ -63,6 +65,7 @@ class TrialRuns {
   catalog::NameTable& names_;
   const std::vector<std::string>& launch_;
   int64_t place_ = 0;  // of the current run
+  int slot_ = 0;
   std::unique_ptr<catalog::ColumnSpool> spool_;
   std::unique_ptr<catalog::RunLogs> logs_;
   std::optional<ChildProcess> child_;

@@ -1,6 +1,7 @@
 #include "launch/environment/worker_env.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -162,19 +163,32 @@ std::span<char> template_space() {
   return {};
 }
 
-int num_usable_gpus() {
+std::vector<std::string> usable_gpus() {
   std::error_code error;
-  int present = 0;
+  size_t present = 0;
   for (std::filesystem::directory_iterator it("/proc/driver/nvidia/gpus", error), end;
        !error && it != end; it.increment(error))
     ++present;
   const auto variables = own_variables();
   const auto visible = variables.find("CUDA_VISIBLE_DEVICES");
-  if (visible == variables.end()) return present;
-  int named = 0;  // CUDA ignores those after an invalid one
-  std::istringstream items(visible->second);
-  for (std::string item; std::getline(items, item, ',') && !item.starts_with('-');) ++named;
-  return std::min(named, present);
+  std::vector<std::string> names;
+  if (visible == variables.end()) {
+    while (names.size() < present) names.push_back(std::to_string(names.size()));
+    return names;
+  }
+  std::istringstream items(visible->second);  // CUDA ignores those after an invalid one
+  for (std::string item; std::getline(items, item, ',') && !item.starts_with('-');)
+    if (names.size() < present) names.push_back(item);
+  return names;
+}
+
+int num_usable_gpus() { return static_cast<int>(usable_gpus().size()); }
+
+std::string gpus_of_job(const std::vector<std::string>& gpus, int job, int num_workers) {
+  const auto each = std::min(static_cast<size_t>(num_workers), gpus.size());
+  std::vector<std::string> names;
+  for (size_t i = 0; i < each; ++i) names.push_back(gpus[(job * each + i) % gpus.size()]);
+  return fmt::format("{}", fmt::join(names, ","));
 }
 
 int num_usable_cores() {

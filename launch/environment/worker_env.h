@@ -52,7 +52,12 @@ std::span<char> template_space();
 // (rounded down); at least 1.
 int num_usable_cores();
 
-// How many NVIDIA GPUs it may use, according to CUDA_VISIBLE_DEVICES; 0 without the driver.
+// The NVIDIA GPUs that it may use, as CUDA_VISIBLE_DEVICES names them; none without the driver.
+std::vector<std::string> usable_gpus();
 int num_usable_gpus();
+
+// CUDA_VISIBLE_DEVICES of the job number `job` on a host with these GPUs, for `num_workers` workers. Jobs
+// with successive numbers have different GPUs, until there are none left.
+std::string gpus_of_job(const std::vector<std::string>& gpus, int job, int num_workers);
 
 }  // namespace lockstep::launch

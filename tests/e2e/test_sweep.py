@@ -285,6 +285,18 @@ def test_two_controllers_are_refused_and_a_stopped_sweep_leaves_its_trial_open(j
     refused(sweep.command("stop"), "is not running")
 
 
+def test_trials_at_the_same_time_divide_the_cores(job):
+    sweep = Sweep(job, "both", space=LEARNING_RATE, budget={"trials": 2},
+                  overrides=["train.epochs=1000000", "train.eval_every=1000000 epochs", "checkpoint.every=1000000 epochs"])
+    started = processes.start([LOCKSTEP, "sweep", sweep.file, "--parallel", 2], job.directory, processes.environment(OMP_NUM_THREADS=None))
+    wait_until(lambda: started.poll() is not None or len(list(job.runs.glob("*/run.json"))) == 2, TIMEOUT_S, "two trials")
+    launchers = [pid for pid, line in processes.find(sweep.dir).items() if " launch " in line]
+    threads = [processes.variables_of(pid).get("OMP_NUM_THREADS") for pid in launchers]
+    assert threads == [str(max(1, len(os.sched_getaffinity(0)) // 2))] * 2
+    assert sweep.json("stop")["stop"] == "requested"
+    assert processes.finish(started).code == 0
+
+
 def test_several_processes_run_one_sweep_together(job):
     """Each trial once, although one of them is killed: the others continue its trial."""
     points = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3]

@@ -161,6 +161,16 @@ TEST_CASE("launcher: the cores are divided among the workers, unless OMP_NUM_THR
   CHECK(value_in(again, "GOMP_SPINCOUNT") == "7");
 }
 
+TEST_CASE("launcher: jobs at the same time have different GPUs, as long as there are enough") {
+  const std::vector<std::string> gpus = {"0", "GPU-1", "5", "7"};
+  CHECK(gpus_of_job(gpus, 0, 2) == "0,GPU-1");
+  CHECK(gpus_of_job(gpus, 1, 2) == "5,7");
+  CHECK(gpus_of_job(gpus, 2, 2) == "0,GPU-1");
+  CHECK(gpus_of_job(gpus, 1, 3) == "7,0,GPU-1");
+  CHECK(gpus_of_job(gpus, 3, 8) == "0,GPU-1,5,7");
+  CHECK(gpus_of_job({}, 0, 2).empty());
+}
+
 TEST_CASE("launcher: how long threads spin is left to OMP_WAIT_POLICY, if it is set") {
   EnvironmentGuard decided({{"OMP_WAIT_POLICY", "active"}});
   ShellLaunch launch("env", 1);

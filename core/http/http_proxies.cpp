@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <string_view>
 
 #include "core/number_text.h"
@@ -69,7 +70,27 @@ bool is_excluded(const std::string& list, const std::string& name) {
   return false;
 }
 
+std::string first_of(const HttpVariables& variables, std::initializer_list<const char*> names) {
+  for (const auto* name : names)
+    if (auto value = variables(name); value && !value->empty()) return *value;
+  return "";
+}
+
 }  // namespace
+
+// As curl: http_proxy in upper case is not one, as it could be the header Proxy of a CGI request.
+HttpProxies read_http_proxies(const HttpVariables& variables) {
+  return {.http = first_of(variables, {"http_proxy", "all_proxy", "ALL_PROXY"}),
+          .https = first_of(variables, {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"}),
+          .excluded = first_of(variables, {"no_proxy", "NO_PROXY"})};
+}
+
+std::optional<HttpAddress> proxy_for(const HttpVariables& variables, const HttpAddress& server) {
+  auto proxies = read_http_proxies(variables);
+  for (const auto* own : {"localhost", "127.0.0.0/8", "::1"})
+    proxies.excluded += std::string(",") + own;
+  return proxy_for(proxies, server);
+}
 
 std::optional<HttpAddress> proxy_for(const HttpProxies& proxies, const HttpAddress& server) {
   const auto& url = server.tls ? proxies.https : proxies.http;

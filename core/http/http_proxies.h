@@ -1,6 +1,7 @@
 // Which requests go through a proxy, as curl decides it from variables of the environment.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -16,8 +17,15 @@ struct HttpProxies {
   bool operator==(const HttpProxies&) const = default;
 };
 
+// `variables`: the value of one, or nullopt.
+using HttpVariables = std::function<std::optional<std::string>(const std::string& name)>;
+HttpProxies read_http_proxies(const HttpVariables& variables);
+
 // nullopt: no proxy. Throws Config if the one for this server is not an http:// address; the message
 // has no secrets.
 std::optional<HttpAddress> proxy_for(const HttpProxies& proxies, const HttpAddress& server);
+
+// The same with those of the environment, and none for "localhost" and loopback addresses.
+std::optional<HttpAddress> proxy_for(const HttpVariables& variables, const HttpAddress& server);
 
 }  // namespace lockstep

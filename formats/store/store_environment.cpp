@@ -6,6 +6,7 @@
 #include <fstream>
 #include <initializer_list>
 
+#include "core/http/http_proxies.h"
 #include "core/printable.h"
 #include "core/trimmed.h"
 #include "formats/store/store_path.h"
@@ -77,14 +78,6 @@ BucketOptions options_of_azure(const Variables& variables) {
   return options;
 }
 
-// As curl: http_proxy in upper case is not one, as it could be the header Proxy of a CGI request.
-HttpProxies http_proxies(const Variables& variables) {
-  const auto all = first_variable(variables, {"all_proxy", "ALL_PROXY"}).value_or("");
-  return {.http = first_variable(variables, {"http_proxy"}).value_or(all),
-          .https = first_variable(variables, {"https_proxy", "HTTPS_PROXY"}).value_or(all),
-          .excluded = first_variable(variables, {"no_proxy", "NO_PROXY"}).value_or("")};
-}
-
 // As huggingface_hub finds it.
 fs::path token_file(const Variables& variables) {
   if (const auto path = variables("HF_TOKEN_PATH")) return *path;
@@ -121,7 +114,7 @@ void use_store_environment(const Variables& variables, double request_timeout_s)
     set_default_bucket_options(options);
   }
   set_hub_options(hub_options(variables));
-  set_http_proxies(http_proxies(variables));
+  set_http_proxies(read_http_proxies(variables));
 }
 
 }  // namespace lockstep::formats

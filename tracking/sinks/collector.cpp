@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "core/config/period.h"
+#include "core/http/http_proxies.h"
 #include "core/system/durable_file.h"
 #include "core/trimmed.h"
 #include "lockstep/config_value.h"
@@ -71,18 +72,19 @@ std::string collector_token(const CollectorConfig& config, const Environment& en
 }
 
 HttpOptions collector_options(const CollectorConfig& config, const Environment& environment,
-                              const std::string& origin) {
+                              const HttpAddress& address) {
   HttpOptions options;
-  options.name = "the collector at " + origin;
+  options.name = "the collector at " + address.origin();
   options.timeout = config.timeout.value;
   options.ca_file = config.ca_file.value_or("");
+  options.proxy = proxy_for(environment, address);
   options.headers = {{"Authorization", "Bearer " + collector_token(config, environment)}};
   return options;
 }
 
 CollectorAddress collector_of(const CollectorConfig& config, const Environment& environment) {
   const auto address = collector_address(config, environment);
-  return {address, collector_options(config, environment, address.origin())};
+  return {address, collector_options(config, environment, address)};
 }
 
 class CollectorSink final : public RunCopySink {

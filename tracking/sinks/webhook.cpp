@@ -8,6 +8,7 @@
 
 #include "core/config/period.h"
 #include "core/http/http_client.h"
+#include "core/http/http_proxies.h"
 #include "core/system/durable_file.h"
 #include "lockstep/config_value.h"
 #include "lockstep/error.h"
@@ -64,7 +65,9 @@ class WebhookSink final : public Sink {
         run_dir_(context.run_dir),
         address_(webhook_address(config, context.environment)),
         name_("webhook at " + address_.origin()),
-        http_(address_, {.name = name_, .timeout = config.timeout.value}),
+        http_(address_, {.name = name_,
+                         .timeout = config.timeout.value,
+                         .proxy = proxy_for(context.environment, address_)}),
         delivered_file_(context.dir / "delivered.json"),
         count_(context.state.is_object() ? context.state.at("count").get<int64_t>() : 0) {}
 

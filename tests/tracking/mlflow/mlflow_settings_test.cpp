@@ -60,6 +60,18 @@ TEST_CASE("mlflow settings: the config takes precedence over the environment") {
   CHECK(plain.http.verify_certificate);
 }
 
+TEST_CASE("mlflow settings: the proxy is that of the environment, except for this host") {
+  const Variables variables = {{"HTTPS_PROXY", "http://proxy:3128"}, {"NO_PROXY", "near"}};
+  const auto proxy_of = [&](const char* server) {
+    return settings_of({.tracking_uri = PublicUrl{server}}, variables).http.proxy;
+  };
+  REQUIRE(proxy_of("https://far"));
+  CHECK(proxy_of("https://far")->host == "proxy");
+  for (const auto* server :
+       {"https://near", "http://far", "https://localhost", "https://127.0.0.1"})
+    CHECK_FALSE(proxy_of(server));
+}
+
 TEST_CASE("mlflow settings: credentials") {
   const MlflowConfig config{.tracking_uri = PublicUrl{"http://h"}};
   const auto token = settings_of(config, {{"MLFLOW_TRACKING_TOKEN", "t"}});

@@ -49,6 +49,14 @@ def test_the_end(process, receiver, tmp_path):
         "state": "failed", "exit": 70, "reason": "rank 1 fell over"}]
 
 
+def test_a_proxy(process, receiver, tmp_path):
+    variables = {"LOCKSTEP_WEBHOOK_URL": "http://hooks.test/alerts", "http_proxy": receiver.host}
+    one = Entry(process, "webhook", tmp_path, info(1, 2), config={}, environment=variables).open()
+    alert(one, "diverged")
+    one.flush()
+    assert [path for path, *_ in receiver.received] == ["http://hooks.test/alerts"]
+
+
 def test_messages_link_to_the_dashboard(process, receiver, tmp_path):
     one = entry_of(process, receiver, tmp_path, events=["alerts", "end"], dashboard="http://node1:8391/").open()
     alert(one, "diverged")

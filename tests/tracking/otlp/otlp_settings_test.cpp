@@ -55,6 +55,15 @@ TEST_CASE("otlp settings: addresses") {
   CHECK(one.logs);
 }
 
+TEST_CASE("otlp settings: the proxy of each address") {
+  const auto settings = settings_of({}, {{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "https://far"},
+                                         {"https_proxy", "http://proxy:3128"}});
+  REQUIRE((settings.metrics && settings.logs));
+  REQUIRE(settings.metrics->http.proxy);
+  CHECK(settings.metrics->http.proxy->port == 3128);
+  CHECK_FALSE(settings.logs->http.proxy);  // on this host
+}
+
 TEST_CASE("otlp settings: headers, timeout, compression, certificate, resource") {
   const Variables variables = {{"OTEL_EXPORTER_OTLP_HEADERS", "a=1,,b = x%20y=z ,"},
                                {"OTEL_EXPORTER_OTLP_METRICS_HEADERS", "c=3"},

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/http/http_proxies.h"
 #include "core/number_text.h"
 #include "core/printable.h"
 #include "lockstep/error.h"
@@ -69,6 +70,7 @@ MlflowSettings mlflow_settings(const MlflowConfig& config, const Environment& en
   const auto insecure = mlflow_variable(environment, "MLFLOW_TRACKING_INSECURE_TLS");
   http.verify_certificate = !(insecure == "true" || insecure == "True" || insecure == "1");
   http.ca_file = mlflow_variable(environment, "MLFLOW_TRACKING_SERVER_CERT_PATH");
+  http.proxy = proxy_for(environment, settings.address);
   const auto repeats = mlflow_number(environment, "MLFLOW_HTTP_REQUEST_MAX_RETRIES");
   settings.repeats = std::min(repeats.value_or(settings.repeats), kMlflowMaxRepeats);
 

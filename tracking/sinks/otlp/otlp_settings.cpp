@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/http/http_proxies.h"
 #include "core/number_text.h"
 #include "core/printable.h"
 #include "core/trimmed.h"
@@ -122,6 +123,7 @@ OtlpEndpoint otlp_endpoint(const OtlpConfig& config, const Environment& environm
     http.ca_file = file->value;
   if (const auto headers = otlp_variable(environment, signal, "HEADERS"))
     http.headers = otlp_pairs(*headers);
+  http.proxy = proxy_for(environment, endpoint.address);
   if (endpoint.compresses) http.headers["Content-Encoding"] = "gzip";
   return endpoint;
 }

@@ -218,7 +218,7 @@ void GroupTraining::enter(const HandedOver& state, const launch::GroupAnswer& pl
   auto pids = verify_ranks_agree(world, run);
   const auto& position = state.checkpoint.head.position;
   const auto total_steps = length_of_run(run.config.train, run.plan, position).total_steps;
-  const RunLength planned{total_steps, static_cast<double>(run.config.train.epochs)};
+  const auto planned = planned_length(run.config.train, total_steps);
   takes_log_ = record.change_ranks(planned, position.step, std::move(pids)) || takes_log_;
   for (const auto& loss : unrecorded_) record_loss(loss);
   world.progress().enter(Phase::Building);

@@ -65,7 +65,9 @@ HandedOver Trainer::hand_over() {
   for (const auto& [name, parameter] : parameters_) parameter.mutable_grad().reset();
   if (after_step_ == true && position_.samples > 0)
     position_ = {position_.step, position_.epoch + 1, 0, position_.lanes};
-  CheckpointHead head{.position = position_, .early_stop = early_stop_.state()};
+  CheckpointHead head{.position = position_,
+                      .early_stop = early_stop_.state(),
+                      .evaluation_is_due = evaluation_is_due_ && !after_step_};
   if (scaler_) head.loss_scale = scaler_->state();
   if (evaluated_step_ == position_.step) head.evaluation = evaluation_;
   HandedOver state{

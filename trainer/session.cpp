@@ -11,6 +11,7 @@
 #include "lockstep/error.h"
 #include "tracking/runs/on_ranks.h"
 #include "tracking/runs/stop_request.h"
+#include "trainer/config/run_length.h"
 #include "trainer/handshake.h"
 #include "trainer/loop/stop_signals.h"
 #include "trainer/loop/trainer.h"
@@ -96,7 +97,7 @@ int64_t start(const trainer::GroupTrainingParts& parts, trainer::GroupTraining& 
   if (resumed == 0) trainer.start_new();
   trainer.try_model();
   trainer::end_start(run);
-  record.open({trainer.total_steps(), static_cast<double>(run.config.train.epochs)}, resumed);
+  record.open(trainer::planned_length(run.config.train, trainer.total_steps()), resumed);
   record_data_info(*run.data.train, record.tracker(), parts.world, record.dir());
   if (resumed == 0) record_notes(*run.model, record.tracker(), parts.world);
   return resumed;

@@ -64,6 +64,8 @@ constexpr int kMajor = 75, kMinor = 76;
 }  // namespace
 
 bool machine_has_gpu(const std::filesystem::path& devices) {
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible && (*visible == '\0' || *visible == '-')) return false;
   std::error_code error;
   if (!std::filesystem::exists(devices / "nvidiactl", error)) return false;
   const std::string gpu = "nvidia";  // and a number, in a container not always 0

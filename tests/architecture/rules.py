@@ -59,8 +59,8 @@ PUBLIC_WITH_TORCH = {"batch", "dataset", "model", "named_tensors", "world", "dat
 
 # rule: (pattern on code without comments and strings, files that may, what to say)
 OWNED = {
-    "getenv": (r"\b(secure_)?getenv\s*\(", r"^launch/environment/(rank_env|torch_folder)\.cpp$",
-               "the environment is read in launch/environment/rank_env.cpp only"),
+    "getenv": (r"\b(secure_)?getenv\s*\(", r"^(launch/environment/(rank_env|torch_folder)|distributed/cuda/cuda)\.cpp$",
+               "the environment is read in launch/environment/rank_env.cpp only, CUDA_VISIBLE_DEVICES where GPUs are found"),
     "environ": (r"\b(environ|setenv|unsetenv|putenv)\b",
                 r"^launch/(environment/(rank_env|torch_folder|worker_env))\.cpp$|^tracking/agent/agent_process\.cpp$|^distributed/cuda/cuda\.cpp$",
                 "the environment of ranks is made in launch/environment/worker_env.cpp, the agent gets its parent's, cuBLAS a setting"),

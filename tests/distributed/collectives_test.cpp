@@ -9,6 +9,7 @@
 #include "distributed/cuda/cuda.h"
 #include "lockstep/error.h"
 #include "tests/distributed/run_ranks.h"
+#include "tests/launch/environment_guard.h"
 
 using namespace lockstep;
 using namespace lockstep::distributed;
@@ -123,7 +124,8 @@ TEST_CASE("world: invalid ranks, devices and backends throw before waiting for a
                     Catch::Contains("backend 'nccl' does not work on device 'cpu'; use 'shm'"));
 }
 
-TEST_CASE("world: a container may have another GPU than number 0") {
+TEST_CASE(
+    "world: a container may have another GPU than number 0, and CUDA_VISIBLE_DEVICES hides all") {
   const RendezvousDirectory directory;
   const auto devices = directory.store();
   std::filesystem::create_directories(devices);
@@ -132,6 +134,12 @@ TEST_CASE("world: a container may have another GPU than number 0") {
   CHECK_FALSE(machine_has_gpu(devices));
   make("nvidia3");
   CHECK(machine_has_gpu(devices));
+  launch::EnvironmentGuard guard({{"CUDA_VISIBLE_DEVICES", "3"}});
+  CHECK(machine_has_gpu(devices));
+  for (const auto* none : {"", "-1"}) {
+    guard.set("CUDA_VISIBLE_DEVICES", none);
+    CHECK_FALSE(machine_has_gpu(devices));
+  }
 }
 
 TEST_CASE("world: ranks of one host share memory unless Gloo is configured") {

@@ -50,6 +50,16 @@ def test_preempted_with_a_checkpoint_of_the_last_step(job, whole, name, ranks): 
     assert_steps_once(job, run_dir.name, list(range(1, step + 16)))
 
 
+def test_max_steps_without_epochs_takes_as_many_epochs_as_it_needs(job):
+    del job.config["train"]["epochs"]
+    job.config["data"]["train"]["limit"] = 96
+    job.config["train"]["max_steps"] = 5  # 2 in an epoch
+    job.write()
+    run = job.train()
+    assert checkpoints(run)[-1] == 5
+    assert only(job.list())["planned"] == {"steps": 5, "epochs": None}
+
+
 def test_signal_to_one_rank_stops_all_at_the_same_step(job):
     started = start_stepping(job, "tracking.ranks=all", ranks=2)
     os.kill(ranks_of(job.directory)[1], signal.SIGUSR1)

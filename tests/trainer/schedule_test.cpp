@@ -120,6 +120,19 @@ TEST_CASE("length of a run: at every position the same, if all steps are alike")
   }
 }
 
+TEST_CASE("length of a run: max_steps without epochs takes as many epochs as it needs") {
+  TrainSection train;
+  CHECK(length_of_run(train, plan_of(48)).total_steps == 21);
+  CHECK(train.num_epochs() == 1);
+  train.max_steps = 1'000'000'000;
+  CHECK(length_of_run(train, plan_of(48)).total_steps == 1'000'000'000);
+  CHECK_FALSE(train.num_epochs());
+  const Position position{.step = 25, .epoch = 1, .samples = 192};
+  CHECK(length_of_run(train, plan_of(48), position).total_steps == 1'000'000'000);
+  train.epochs = 2;
+  CHECK(length_of_run(train, plan_of(48)).total_steps == 42);
+}
+
 TEST_CASE("length of a run: the rest of the epochs, with steps of another size") {
   const Position position{.step = 25, .epoch = 1, .samples = 192};
   TrainSection train;

@@ -9,6 +9,7 @@
 #include "data/sampling/batch_plan.h"
 #include "data/sampling/batch_shares.h"
 #include "lockstep/error.h"
+#include "lockstep/run_info.h"
 #include "lockstep/schedule.h"
 #include "trainer/config/run_config.h"
 #include "trainer/state/position.h"
@@ -18,8 +19,9 @@ namespace lockstep::trainer {
 // Throws Config if the run has steps left, but the data end before its position in the epoch.
 inline void verify_position(const TrainSection& train, const data::BatchPlan& plan,
                             const Position& position) {
-  const bool is_done =
-      position.epoch >= train.epochs || (train.max_steps && position.step >= *train.max_steps);
+  const auto epochs = train.num_epochs();
+  const bool is_done = (epochs && position.epoch >= *epochs) ||
+                       (train.max_steps && position.step >= *train.max_steps);
   if (is_done || position.samples <= plan.num_samples) return;
   throw config_error(fmt::format(
       "the checkpoint of step {} is after {} samples of an epoch, but data.train has only {}: "
@@ -39,11 +41,20 @@ inline ScheduleSpan length_of_run(const TrainSection& train, const data::BatchPl
   const data::BatchShares rest(samples_left, {}, plan.rule);
   const auto per_epoch = steps_for(plan.batches_per_epoch);
   const auto next_epoch = position.step + steps_for(rest.num_batches());  // its first step
-  const auto total =
-      std::max(position.step, next_epoch + per_epoch * (train.epochs - position.epoch - 1));
-  return {.total_steps = std::min(total, train.max_steps.value_or(total)),
+  auto total = train.max_steps.value_or(0);
+  if (const auto epochs = train.num_epochs()) {
+    const auto all =
+        std::max(position.step, next_epoch + per_epoch * (*epochs - position.epoch - 1));
+    total = std::min(all, train.max_steps.value_or(all));
+  }
+  return {.total_steps = total,
           .steps_per_epoch = per_epoch,
           .epoch_shift = per_epoch * (position.epoch + 1) - next_epoch};
+}
+
+// As recorded: 0 epochs if their number is not limited.
+inline RunLength planned_length(const TrainSection& train, int64_t total_steps) {
+  return {total_steps, static_cast<double>(train.num_epochs().value_or(0))};
 }
 
 }  // namespace lockstep::trainer

@@ -39,7 +39,7 @@ struct DataSection {
 };
 
 struct TrainSection {
-  int64_t epochs = 1;
+  std::optional<int64_t> epochs;  // see num_epochs()
   std::optional<int64_t> max_steps;
   std::optional<std::string> init_from;
   std::vector<std::string> init_except;
@@ -63,6 +63,11 @@ struct TrainSection {
   AuditConfig audit;
   SamplesConfig samples;
   PartList<Hook> hooks{hook_registry()};
+
+  // nullopt: as many as max_steps takes.
+  std::optional<int64_t> num_epochs() const {
+    return epochs || max_steps ? epochs : std::optional<int64_t>(1);
+  }
 };
 
 template <class V>
@@ -82,9 +87,12 @@ void fields(V& v, DataSection& c) {
 
 template <class V>
 void fields(V& v, TrainSection& c) {
-  v("epochs", c.epochs, "passes over the training set", at_least(1), at_most(1e9));
-  v("max_steps", c.max_steps, "stop after this many optimizer steps, if that comes first",
+  v("epochs", c.epochs,
+    "passes over the training set; default: as many as max_steps takes, or 1 without it",
     at_least(1), at_most(1e9));
+  v("max_steps", c.max_steps,
+    "stop after this many optimizer steps; with epochs: at what comes first", at_least(1),
+    at_most(1e9));
   v("init_from", c.init_from,
     "a safetensors file, or the index of several, with the initial weights of a new run, e.g. for "
     "fine-tuning");

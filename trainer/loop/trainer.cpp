@@ -205,7 +205,8 @@ void Trainer::enter_phase(Phase phase) {
 }
 
 bool Trainer::is_finished() const {
-  return position_.step >= length_.total_steps || position_.epoch >= config_.train.epochs;
+  const auto epochs = config_.train.num_epochs();
+  return position_.step >= length_.total_steps || (epochs && position_.epoch >= *epochs);
 }
 
 void Trainer::train_epoch() {

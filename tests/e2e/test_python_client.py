@@ -643,11 +643,14 @@ def test_results_can_be_added_to_a_finished_and_to_a_running_run(runs):
     run = start(runs, id="r")
     run.log({"loss": 1.0}, step=7)
     with lockstep.attach("r", dir=runs) as added:
+        assert added.summary == {"loss": 1.0}
         added.log({"eval/accuracy": 0.5}, step=7)
     run.finish(1, reason="diverged")
     with lockstep.attach("r", dir=runs) as added:
+        assert added.summary == {"loss": 1.0}
         added.log({"eval/accuracy": 0.75}, step=7)
         added.summary["final"] = 3
+        assert dict(added.summary) == {"loss": 1.0, "eval/accuracy": 0.75, "final": 3}
     assert exported(runs, "r") == read_back(runs, "r", ranks=[0]) == [("eval/accuracy", 7, "0.75", 0), ("loss", 7, "1.0", 0)]
     assert exported(runs, "r-added-1") == read_back(runs, "r", ranks=[1]) == [("eval/accuracy", 7, "0.5", 1)]
     shown = json.loads(query(runs, "show", "r", "--json"))

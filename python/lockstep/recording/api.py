@@ -176,7 +176,9 @@ def _added_entry(id: str, run_dir: Path, logs: list[Path]) -> Run:
     entry = _ranks.Entry(f"{id}-added-{number}", name, group, "added")
     log.write_identity(_identity(entry, id, _ranks.Place(rank=number, world_size=int(job.get("world_size", 1)), local_rank=number)))
     log.write_config({})
-    return Run(id=id, name=name, group=id, dir=run_dir, log=log)
+    run = Run(id=id, name=name, group=id, dir=run_dir, log=log)
+    run.begin_summary(logs[0])
+    return run
 
 
 def _write_files(run_dir: Path, identity: dict[str, Any], name: str, group: str | None, continues: bool) -> None:

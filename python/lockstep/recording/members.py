@@ -136,6 +136,9 @@ class Summary(dict[str, Any]):
     def __contains__(self, key: object) -> bool:
         return key in self._merged()
 
+    def __eq__(self, other: object) -> bool:
+        return self._merged() == (other._merged() if isinstance(other, Summary) else other)
+
     def _merged(self) -> dict[str, Any]:
         before = self._before()
         object.__setattr__(self, "_before", lambda: before)

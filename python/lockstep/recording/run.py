@@ -98,8 +98,8 @@ class Run:
         self.config = Config({}, lambda: None)
         self.config = Config(dict(config or {}), self._config_changed)
         self.summary = Summary(self._last_values, lambda values: self._record(lambda log: log.write_summary(values)))
-        if log is not None and takes_back:
-            self._begin_summary(log)
+        if log is not None and (takes_back or is_addition):
+            self.begin_summary(log.path)
 
     # What scripts ask for.
 
@@ -273,7 +273,7 @@ class Run:
             self._takes_back = False
             if log.last_step is not None and step <= log.last_step:
                 log.write_rewind(step - 1)
-                self._begin_summary(log)
+                self.begin_summary(log.path)
         if self._definitions.are_new:
             self._apply_definitions(log)
         if self._waiting:
@@ -608,10 +608,10 @@ class Run:
                 last.update(zip(layout.names, layout.unpack(layout.data)[5::2]))
         return last
 
-    def _begin_summary(self, log: LogWriter) -> None:
+    def begin_summary(self, log: str | Path) -> None:
         """With what the log has of earlier processes."""
         def read() -> dict[str, Any]:
-            before = read_log(str(log.path), False)
+            before = read_log(str(log), False)
             return {**before.last_values(), **before.summary}
         self.summary.start_with(read)
 

@@ -1,13 +1,15 @@
-"""Goodput under faults: 8 ranks on two hosts (network namespaces), one of which is killed every 10 s, picked at random. Its steps, as a
-fraction of those of the same job without faults in the same time.
+"""Goodput under faults: 8 ranks on two hosts (network namespaces), one of which is killed every 10 s, picked at random. Its steps per
+second, as a fraction of those of the same job without faults.
 
-    .venv/bin/python bench/goodput.py [--seconds 300] [--every 10] [--seed 1] [--only NAME] [--out bench/results/goodput.json]
+    .venv/bin/python bench/goodput.py [--cycles 3] [--seed 1] [--only NAME] [--out bench/results/goodput.json]
+
+Each job goes through cycles of 120 s with faults, 15 s that do not count, and 30 s without faults, so that other work on the machine affects
+both alike.
 
 Lockstep starts killed ranks again, which join the others (--on-rank-loss continue), without and with spares, or restarts all ranks from the
 last checkpoint; torchrun restarts a script of Python DDP, which loads its last checkpoint. Both train the same MLP on MNIST over Gloo with
 batches of 512, and save a checkpoint every 20 steps. Steps that are repeated after a restart count once: the result is the difference of the
-last checkpoints. The time begins with the first one, so it includes all later starts. A job that ends early counts with the steps that it
-has done. Needs root.
+last checkpoints. The first cycle begins with the first one, so it includes all later starts. A job that ends early has failed. Needs root.
 """
 
 import argparse
@@ -31,6 +33,8 @@ from two_hosts import PORT, TOKEN, Network
 RANKS = 8
 BATCH = 512
 MANY = 1_000_000
+FAULTS_S, EVERY_S = 120, 10  # of each cycle; between two faults
+SETTLE_S, QUIET_S = 15, 30
 EVERY_STEPS = 20  # a checkpoint, as the peer
 TRAINING = 3  # phases of core/system/progress_page.h from this one on: the process has a place in the group
 PHASE_AT = 16  # bytes
@@ -119,54 +123,68 @@ def wait_for_end(launchers, seconds):
         select.select(running, [], [], seconds)
 
 
-def measure_once(command, seconds, every, rng, directory):
-    """Returns {"steps", "kills", "seconds"}; `every` None: undisturbed."""
+def rest(launchers, until):
+    """Waits until then; raises RuntimeError if the job ends."""
+    while (now := time.monotonic()) < until:
+        if all(launcher.poll() is not None for launcher in launchers):
+            raise RuntimeError("the job has ended")
+        wait_for_end(launchers, until - now)
+
+
+def kill_ranks(network, launchers, rng, directory):
+    """A random rank every 10 s, for 120 s. Returns how many."""
+    begin, kills = time.monotonic(), 0
+    for fault in range(FAULTS_S // EVERY_S):
+        rest(launchers, begin + fault * EVERY_S)
+        if ranks := ranks_in(network.hosts, directory):  # otherwise all of them are being started
+            os.kill(rng.choice(ranks), signal.SIGKILL)
+            kills += 1
+    rest(launchers, begin + FAULTS_S)
+    return kills
+
+
+def measure(command, cycles, rng, directory):
+    """A row of the result; raises RuntimeError."""
     network = Network(2)
     network.write_hosts_files(pathlib.Path(directory))  # torchrun resolves the name of the host
     launchers = start(command, network.hosts, directory)
-    try:
-        def has_begun():
-            if any(launcher.poll() is not None for launcher in launchers):
-                raise RuntimeError(pathlib.Path(directory, "errors").read_text()[-2000:])
-            return num_steps(directory) > 0
+    steps, seconds, kills = {"faults": 0, "undisturbed": 0}, {"faults": 0.0, "undisturbed": 0.0}, 0
 
+    @contextlib.contextmanager
+    def counted(what):
+        first, begin = num_steps(directory), time.monotonic()
+        yield
+        steps[what] += num_steps(directory) - first
+        seconds[what] += time.monotonic() - begin
+
+    def has_begun():
+        if any(launcher.poll() is not None for launcher in launchers):
+            raise RuntimeError("the job has ended")
+        return num_steps(directory) > 0
+
+    try:
         measuring.wait_until("the first checkpoint", has_begun, restart.PATIENCE_S)
-        first, begin, kills = num_steps(directory), time.monotonic(), 0
-        next_fault = begin + (every or 2 * seconds)
-        while (now := time.monotonic()) < begin + seconds and any(launcher.poll() is None for launcher in launchers):
-            if now < next_fault:
-                wait_for_end(launchers, min(next_fault, begin + seconds) - now)
-                continue
-            next_fault += every
-            ranks = ranks_in(network.hosts, directory)
-            if ranks:  # otherwise all of them are being started
-                os.kill(rng.choice(ranks), signal.SIGKILL)
-                kills += 1
-        lasted = time.monotonic() - begin
-        return {"steps": num_steps(directory) - first, "kills": kills, "seconds": round(lasted, 1)}
+        for _ in range(cycles):
+            with counted("faults"):
+                kills += kill_ranks(network, launchers, rng, directory)
+            rest(launchers, time.monotonic() + SETTLE_S)
+            with counted("undisturbed"):
+                rest(launchers, time.monotonic() + QUIET_S)
+            print(f"  {kills} kills, {steps}", file=sys.stderr, flush=True)
+    except RuntimeError as error:
+        raise RuntimeError(pathlib.Path(directory, "errors").read_text()[-2000:] + str(error)) from error
     finally:
         network.close()
         for launcher in launchers:
             launcher.wait(restart.PATIENCE_S)
-
-
-def measure(name, arguments):
-    """A row of the result; raises RuntimeError."""
-    counts = {}
-    for which, every in (("undisturbed", None), ("faults", arguments.every)):
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
-            counts[which] = measure_once(VARIANTS[name], arguments.seconds, every, random.Random(arguments.seed), directory)
-            if counts[which]["seconds"] < arguments.seconds:
-                text = pathlib.Path(directory, "errors").read_text()[-2000:]
-                print(f"{name}, {which}: ended after {counts[which]['seconds']} s\n{text}", file=sys.stderr)
-    goodput = counts["faults"]["steps"] / max(counts["undisturbed"]["steps"], 1)
-    return {**counts, "goodput": round(goodput, 3)}
+    rates = {what: round(steps[what] / seconds[what], 2) for what in steps}
+    return {"kills": kills, "seconds": round(seconds["faults"]), "steps per second": rates,
+            "goodput": round(rates["faults"] / max(rates["undisturbed"], 1e-9), 3)}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=int, default=300, help="of each of the jobs, from its first checkpoint")
-    parser.add_argument("--every", type=float, default=10, help="seconds between faults")
+    parser.add_argument("--cycles", type=int, default=3, help="of each job, 165 s each")
     parser.add_argument("--seed", type=int, default=1, help="of the choice of ranks")
     parser.add_argument("--only", help="variants whose name contains this")
     parser.add_argument("--out", type=pathlib.Path, help="also write the result as JSON")
@@ -176,14 +194,15 @@ def main():
         if arguments.only and arguments.only not in name:
             continue
         try:
-            rows[name] = measure(name, arguments)
+            with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+                rows[name] = measure(VARIANTS[name], arguments.cycles, random.Random(arguments.seed), directory)
         except RuntimeError as error:
             rows[name] = {"failed": str(error).splitlines()[-1] if str(error) else "it did not start"}
             print(f"{name}: {error}", file=sys.stderr)
         print(name, json.dumps(rows[name]), flush=True)
-    result = {"what": f"steps in {arguments.seconds} s with a killed rank every {arguments.every:g} s, divided by those of an undisturbed job",
+    result = {"what": f"steps per second with a killed rank every {EVERY_S} s, divided by those without, of one job",
               "rows": rows, "machine": machine, "commit": measuring.commit(),
-              "command": f"bench/goodput.py --seconds {arguments.seconds} --every {arguments.every:g} --seed {arguments.seed}"}
+              "command": f"bench/goodput.py --cycles {arguments.cycles} --seed {arguments.seed}"}
     print(json.dumps(result, indent=2))
     measuring.save(result, arguments.out)
 

@@ -11,7 +11,8 @@ namespace lockstep::formats {
 namespace {
 
 constexpr std::chrono::milliseconds kMinPatience{200};
-constexpr int kPatienceFactor = 2;  // of the time in which 95 % of the reads end
+constexpr std::chrono::seconds kFirstPatience{2};  // of sizes of which few reads are known
+constexpr int kPatienceFactor = 2;                 // of the time in which 95 % of the reads end
 
 // How long a read of a piece should take: a multiple of the latency, which connections spend without
 // receiving. Of a link of 1 Gbit/s, 31 MB are then requested at a time.
@@ -45,7 +46,7 @@ std::optional<HedgedReads::Clock::duration> HedgedReads::patience(int64_t size) 
   const MutexLock lock(mutex_);
   const auto& known = classes_[class_of(size)];
   const auto count = std::min<size_t>(kTimes, static_cast<size_t>(known.reads));
-  if (count < kMinTimes) return std::nullopt;
+  if (count < kMinTimes) return kFirstPatience;
   auto times = known.times;
   const auto slow = times.begin() + static_cast<std::ptrdiff_t>(count * 95 / 100);
   std::nth_element(times.begin(), slow, times.begin() + static_cast<std::ptrdiff_t>(count));

@@ -240,7 +240,10 @@ void ObjectCache::fetch_piece(ObjectStore& store, const ObjectInfo& object, int6
                               int64_t end, int file) {
   const auto size = end - begin;
   if (stop_.stop_requested()) throw ended_error();
-  const auto bytes = retries_.run([&] { return reads_.read(store, object, begin, size); });
+  const auto bytes = retries_.run([&] {
+    retries_.wait_for_bytes(static_cast<size_t>(size));
+    return reads_.read(store, object, begin, size);
+  });
   counters_.bytes += size;
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (!write_all_at(file, text, static_cast<uint64_t>(begin)))
@@ -281,6 +284,7 @@ void ObjectCache::fetch_whole(ObjectStore& store, const ObjectInfo& object, int 
     uint64_t done = 0;
     store.read_whole(object, [&](std::span<const uint8_t> bytes) {
       if (stop_.stop_requested()) throw ended_error();
+      retries_.wait_for_bytes(bytes.size());
       const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
       if (!write_all_at(file, text, done))
         throw errno_error(printable(object.key, 400) + ": cannot be written to the cache");

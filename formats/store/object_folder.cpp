@@ -13,11 +13,13 @@
 #include "core/system/durable_file.h"
 #include "core/system/full_io.h"
 #include "formats/store/object_cache.h"
+#include "formats/store/ordered_pieces.h"
 
 namespace lockstep::formats {
 namespace {
 
-constexpr int64_t kFetchedBytes = int64_t{8} << 20;  // at a time
+constexpr int64_t kFetchedBytes = int64_t{8} << 20;  // in a request
+constexpr int kFetchThreads = 7;                     // requests at a time, less that of the caller
 
 std::string error_text() { return std::generic_category().message(errno); }
 
@@ -58,6 +60,7 @@ void ObjectFolder::write(const std::string& name, const FileDescriptor& file) {
           read_all_at(file.get(), reinterpret_cast<char*>(out.data()), out.size(), done);
       if (!count) throw environment_error(fmt::format("reading {}: {}", name, error_text()));
       done += *count;
+      retries_.wait_for_bytes(*count);
       return *count;
     });
   });
@@ -89,23 +92,25 @@ std::string ObjectFolder::read(const ObjectInfo& object, int64_t offset, int64_t
   std::string bytes(static_cast<size_t>(size), '\0');
   if (size > 0)
     retries_.run([&] {
+      retries_.wait_for_bytes(bytes.size());
       store_->read(known, offset, {reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()});
     });
   return bytes;
 }
 
 void ObjectFolder::fetch(const ObjectInfo& object, const std::filesystem::path& file) {
-  auto known = object;
-  known.key = key_of(object.key);
   make_directories(file.parent_path());
   const FileDescriptor out(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!out.is_open()) throw environment_error(file.string() + ": " + error_text());
-  std::vector<uint8_t> buffer;
-  for (int64_t offset = 0; offset < object.size; offset += kFetchedBytes) {
-    buffer.resize(static_cast<size_t>(std::min(kFetchedBytes, object.size - offset)));
-    retries_.run([&] { store_->read(known, offset, buffer); });
-    write_all(out.get(), {reinterpret_cast<const char*>(buffer.data()), buffer.size()}, file);
-  }
+  OrderedPieces(kFetchThreads)
+      .run({.name = {}, .count = (object.size + kFetchedBytes - 1) / kFetchedBytes},
+           [&](int64_t first, int64_t last) {
+             const auto begin = first * kFetchedBytes;
+             const auto end = std::min(last * kFetchedBytes, object.size);
+             const auto bytes = read(object, begin, end - begin);
+             if (!write_all_at(out.get(), bytes, static_cast<uint64_t>(begin)))
+               throw environment_error(file.string() + ": " + error_text());
+           });
   if (::fsync(out.get()) != 0) throw environment_error(file.string() + ": " + error_text());
 }
 

@@ -36,7 +36,7 @@ class ObjectFolder {
   // The bytes of an object from `offset` on.
   std::string read(const ObjectInfo& object, int64_t offset, int64_t size);
   std::string read(const ObjectInfo& object) { return read(object, 0, object.size); }
-  // Writes an object to a new file, and syncs it.
+  // Writes an object to a new file, and syncs it. Several requests at a time.
   void fetch(const ObjectInfo& object, const std::filesystem::path& file);
 
   // "s3://bucket/key/NAME"

@@ -10,7 +10,63 @@ namespace {
 
 constexpr std::chrono::milliseconds kFirstDelay{100}, kMaxDelay{10'000};
 
+// Of this process.
+struct Paces {
+  Mutex mutex;
+  StoreLimits limits GUARDED_BY(mutex);
+  Pace bytes GUARDED_BY(mutex), requests GUARDED_BY(mutex);
+};
+
+Paces& paces() {
+  static Paces all;
+  return all;
+}
+
 }  // namespace
+
+void set_store_limits(const StoreLimits& limits) {
+  const MutexLock lock(paces().mutex);
+  paces().limits = limits;
+}
+
+Pace::Clock::time_point Pace::reserve(double amount, double rate, Clock::time_point now) {
+  if (rate <= 0) return now;
+  const auto begin = std::max(free_at_, now);
+  const auto taken = std::chrono::duration<double>(amount / rate);
+  free_at_ = begin + std::chrono::duration_cast<Clock::duration>(taken);
+  return begin;
+}
+
+std::chrono::steady_clock::duration Retries::wait_for_request() {
+  auto& all = paces();
+  const auto now = std::chrono::steady_clock::now();
+  const auto reserve = [&] {
+    const MutexLock lock(all.mutex);
+    return all.requests.reserve(1, all.limits.requests_per_s, now);
+  };
+  return wait_until(reserve());
+}
+
+void Retries::wait_for_bytes(size_t bytes) {
+  auto& all = paces();
+  const auto now = std::chrono::steady_clock::now();
+  const auto reserve = [&] {
+    const MutexLock lock(all.mutex);
+    return all.bytes.reserve(static_cast<double>(bytes), all.limits.bytes_per_s, now);
+  };
+  wait_until(reserve());
+}
+
+// Returns how long it waited.
+std::chrono::steady_clock::duration Retries::wait_until(
+    std::chrono::steady_clock::time_point time) {
+  const auto begin = std::chrono::steady_clock::now();
+  if (time <= begin) return {};
+  MutexLock lock(mutex_);
+  changed_.wait_until(lock.native(), stop_.get_token(), time, [] { return false; });
+  if (stop_.stop_requested()) throw environment_error("the process ends");
+  return std::chrono::steady_clock::now() - begin;
+}
 
 void Retries::stop() {
   stop_.request_stop();

@@ -1,6 +1,6 @@
 """checkpoint.mirror: checkpoints in a bucket of a real S3 server are whole or absent, and a run resumes from them with the same bits.
 
-LOCKSTEP_MIRROR_KILLS (default 6) sets how often a training is killed, unsharded and sharded, LOCKSTEP_MIRROR_SEED when.
+LOCKSTEP_MIRROR_KILLS (default 4) sets how often a training is killed, unsharded and sharded, LOCKSTEP_MIRROR_SEED when.
 """
 
 import asyncio
@@ -95,12 +95,15 @@ def test_rank_0_uploads_what_another_rank_could_not(mirrored, server):
 
 
 def test_resumes_from_the_bucket_with_the_same_bits(mirrored, server):
-    whole = mirrored.train(env=mirrored.env)
-    first = mirrored.train("train.max_steps=4", env=mirrored.env)
+    large = "model.hidden=[1600, 1600]"  # weights of 15 MB are fetched in two requests
+    whole = mirrored.train(large, env=mirrored.env)
+    first = mirrored.train(large, "train.max_steps=4", env=mirrored.env)
     shutil.rmtree(first)
-    ended = mirrored.run(options=["--resume", first.name], env=mirrored.env)
+    server.proxy.reset()
+    ended = mirrored.run(large, options=["--resume", first.name], env=mirrored.env)
     assert ended.code == 0, ended.err
     weights = "checkpoints/8/model.safetensors"
+    assert len([path for method, path, _ in server.proxy.requests if method == "GET" and "/4/model.safetensors" in path]) == 2
     assert (first / weights).read_bytes() == (whole / weights).read_bytes()
     assert [step for step, _ in mirrored.series(first.name, "train/loss")] == [5, 6, 7, 8]
 

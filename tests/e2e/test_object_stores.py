@@ -5,6 +5,7 @@ import itertools
 import shutil
 import subprocess
 import tarfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -120,6 +121,21 @@ def test_faults_change_no_bit(stored, server, shards, local_losses):
     assert total(*trained, "store_bytes") == sum(path.stat().st_size for path in shards.iterdir())
 
 
+@pytest.mark.parametrize("limit", ["max_mb_per_s", "max_requests_per_s"])
+def test_limits(stored, server, shards, local_losses, limit):
+    sizes = [path.stat().st_size for path in shards.iterdir()]
+    sent = []
+    server.proxy.fault = lambda method, path, number: sent.append((time.monotonic(), path))
+    rate = 0.15 if limit == "max_mb_per_s" else 8
+    assert losses(train(stored, f"s3://{BUCKET}/shards", f"data.object_cache.{limit}={rate}", env=in_bucket(server))) == local_losses
+    if limit == "max_mb_per_s":
+        sent = [(at, path) for at, path in sent if ".npz" in path]
+        least = (sum(sizes) - max(sizes)) / 0.15e6  # the last one begins after the others
+    else:
+        least = (len(sent) - 1) / 8
+    assert least > 1.5 and sent[-1][0] - sent[0][0] > 0.9 * least
+
+
 def test_resumed_in_mid_epoch_from_the_cache(stored, server, local_losses):
     path = f"s3://{BUCKET}/shards"
     job, run = train(stored, path, "train.max_steps=4", ranks=2, env=in_bucket(server))
@@ -153,6 +169,25 @@ def test_server_that_stays_away_ends_all_ranks(stored, server, shards):
     server.proxy.fault = lambda method, path, number: "refuse" if "4.npz" in path else None
     path, timeout = f"s3://{BUCKET}/compressed", "data.object_cache.timeout=500 ms"
     refuse_stored(stored, server, ["compressed/4.npz: ", "attempts in"], 2, 75, [f"data.train.path={path}", timeout])
+
+
+def test_a_server_that_goes_away_in_training(stored, server, shards):
+    """Training continues with the shards that are there. Then all ranks end, and a resume continues."""
+    del stored.config["data"]["shuffle_buffer"], stored.config["data"]["shuffle_lanes"]
+    stored.write()
+    how = ["data.shuffle=false", "checkpoint.every=2 steps"]
+    local = losses(train(stored, shards, *how, ranks=2))
+    server.proxy.fault = lambda method, path, number: "refuse" if "/4.npz" in path or "/5.npz" in path else None
+    path, before = f"data.train.path=s3://{BUCKET}/shards", set(stored.runs.iterdir())
+    ended = stored.run(*how, path, "data.object_cache.timeout=2 s", ranks=2, env=in_bucket(server))
+    assert ended.code == 75, ended.err
+    assert any("shards/4.npz: " in line and "attempts in" in line for line in error_lines(ended, 2)), ended.err
+    (run,) = set(stored.runs.iterdir()) - before
+    assert stored.series(run.name, "train/loss") == local[:6]  # the four first shards
+    server.proxy.reset()
+    ended = stored.run(*how, path, ranks=2, options=["--resume", run.name], env=in_bucket(server))
+    assert ended.code == 0, ended.err
+    assert stored.series(run.name, "train/loss") == local
 
 
 def test_npy_archives_are_opened_when_they_are_needed(stored, server, shards):

@@ -1,7 +1,9 @@
 """`lockstep doctor s3://...` against a real S3 server: what works, and one line for each right, clock or server that does not."""
 
+import http.server
 import json
 import signal
+import threading
 import time
 from email.utils import formatdate
 
@@ -76,9 +78,40 @@ def test_profile(server, tmp_path):
     assert found["credentials"] == ("good", f"key ...-key, from profile 'work' of {file}: accepted")
 
 
+class RoleServer(http.server.BaseHTTPRequestHandler):
+    """Of a container whose role may use the bucket."""
+
+    def do_GET(self):
+        keys = {"AccessKeyId": KEY, "SecretAccessKey": SECRET, "Expiration": "2099-01-01T00:00:00Z"}
+        body = json.dumps(keys).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_role_of_a_container(server, tmp_path):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), RoleServer) as role:
+        thread = threading.Thread(target=role.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            names = {"AWS_ACCESS_KEY_ID": None, "AWS_SECRET_ACCESS_KEY": None, "HOME": str(tmp_path)}
+            url = f"http://127.0.0.1:{role.server_address[1]}/keys"
+            found = doctor(tmp_path, server, AWS_CONTAINER_CREDENTIALS_FULL_URI=url, **names)
+        finally:
+            role.shutdown()
+            thread.join(processes.TIMEOUT_S)
+    assert found["credentials"][0] == "good", found
+
+
 @pytest.mark.parametrize("changes, text", [
     ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "key ...-key, from AWS_ACCESS_KEY_ID: s3://data/shards: check AWS_ACCESS_KEY_ID"),
     ({"AWS_ACCESS_KEY_ID": "unknown"}, "check AWS_ACCESS_KEY_ID"),
+    ({"AWS_SESSION_TOKEN": "unknown"}, "the session token is invalid: check AWS_SESSION_TOKEN"),
     ({"AWS_ACCESS_KEY_ID": None, "AWS_SECRET_ACCESS_KEY": None}, "none: set AWS_ACCESS_KEY_ID")])
 def test_wrong_credentials(server, tmp_path, changes, text):
     found = doctor(tmp_path, server, code=75, expected=ALL[:3], HOME=str(tmp_path), **changes)

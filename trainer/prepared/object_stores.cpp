@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "formats/store/object_cache.h"
+#include "formats/store/retries.h"
 #include "formats/store/store_environment.h"
 #include "lockstep/rank_env.h"
 
@@ -26,6 +27,9 @@ void use_object_stores(const ObjectCacheConfig& config, int64_t local_ranks) {
   formats::use_store_environment(
       [](const std::string& name) { return environment(name.c_str()); },
       std::chrono::duration<double>(config.request_timeout.value).count());
+  const auto ranks = static_cast<double>(local_ranks);
+  formats::set_store_limits({.bytes_per_s = config.max_mb_per_s.value_or(0) * 1e6 / ranks,
+                             .requests_per_s = config.max_requests_per_s.value_or(0) / ranks});
   formats::set_object_cache({.directory = fs::absolute(directory_of_cache(config)),
                              .max_bytes = config.max_mb * 1'000'000,
                              .processes = local_ranks,

@@ -22,7 +22,7 @@ constexpr const char* kS3Remedy =
     "?anonymous=true";
 
 // The first match counts.
-constexpr std::array<KnownFailure, 23> kS3Failures = {{
+constexpr std::array<KnownFailure, 24> kS3Failures = {{
     {"NO_SUCH_BUCKET", StoreFailure::NoBucket, ErrorKind::Config, "no such bucket"},
     {"NO_SUCH_KEY", StoreFailure::NoKey, ErrorKind::Config, "no such object"},
     {"Path does not exist", StoreFailure::NoKey, ErrorKind::Config, "no such object"},
@@ -43,6 +43,8 @@ constexpr std::array<KnownFailure, 23> kS3Failures = {{
      "the credentials have expired: renew AWS_SESSION_TOKEN"},
     {"INVALID_ACCESS_KEY_ID", StoreFailure::Credentials, ErrorKind::Config, kS3Remedy},
     {"INVALID_CLIENT_TOKEN_ID", StoreFailure::Credentials, ErrorKind::Config, kS3Remedy},
+    {"InvalidToken", StoreFailure::Credentials, ErrorKind::Config,
+     "the session token is invalid: check AWS_SESSION_TOKEN"},
     {"UserNotFound", StoreFailure::Credentials, ErrorKind::Config, kS3Remedy},
     {"SIGNATURE_DOES_NOT_MATCH", StoreFailure::Credentials, ErrorKind::Config, kS3Remedy},
     {"ACCESS_DENIED", StoreFailure::Denied, ErrorKind::Config,

@@ -9,7 +9,7 @@ both alike.
 Lockstep starts killed ranks again, which join the others (--on-rank-loss continue), without and with spares, or restarts all ranks from the
 last checkpoint; torchrun restarts a script of Python DDP, which loads its last checkpoint. Both train the same MLP on MNIST over Gloo with
 batches of 512, and save a checkpoint every 20 steps. Steps that are repeated after a restart count once: the result is the difference of the
-last checkpoints. The first cycle begins with the first one, so it includes all later starts. A job that ends early has failed. Needs root.
+last checkpoints. The first cycle begins with the first checkpoint, so it includes all later starts. A job that ends early has failed. Needs root.
 """
 
 import argparse
@@ -126,7 +126,7 @@ def wait_for_end(launchers, seconds):
 def rest(launchers, until):
     """Waits until then; raises RuntimeError if the job ends."""
     while (now := time.monotonic()) < until:
-        if all(launcher.poll() is not None for launcher in launchers):
+        if any(launcher.poll() is not None for launcher in launchers):
             raise RuntimeError("the job has ended")
         wait_for_end(launchers, until - now)
 
@@ -172,14 +172,16 @@ def measure(command, cycles, rng, directory):
                 rest(launchers, time.monotonic() + QUIET_S)
             print(f"  {kills} kills, {steps}", file=sys.stderr, flush=True)
     except RuntimeError as error:
-        raise RuntimeError(pathlib.Path(directory, "errors").read_text()[-2000:] + str(error)) from error
+        raise RuntimeError(f"{error}\n" + pathlib.Path(directory, "errors").read_text()[-2000:]) from error
     finally:
         network.close()
         for launcher in launchers:
             launcher.wait(restart.PATIENCE_S)
+    if steps["undisturbed"] == 0:
+        raise RuntimeError("no steps without faults")
     rates = {what: round(steps[what] / seconds[what], 2) for what in steps}
     return {"kills": kills, "seconds": round(seconds["faults"]), "steps per second": rates,
-            "goodput": round(rates["faults"] / max(rates["undisturbed"], 1e-9), 3)}
+            "goodput": round(rates["faults"] / rates["undisturbed"], 3)}
 
 
 def main():

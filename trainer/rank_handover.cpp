@@ -67,7 +67,7 @@ HandedOver Trainer::hand_over() {
     position_ = {position_.step, position_.epoch + 1, 0, position_.lanes};
   CheckpointHead head{.position = position_,
                       .early_stop = early_stop_.state(),
-                      .evaluation_is_due = evaluation_is_due_ && !after_step_};
+                      .evaluation_is_due = evaluation_is_due_};
   if (scaler_) head.loss_scale = scaler_->state();
   if (evaluated_step_ == position_.step) head.evaluation = evaluation_;
   HandedOver state{

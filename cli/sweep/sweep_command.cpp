@@ -78,8 +78,8 @@ Json read_schema() {
 }
 
 // OMP_NUM_THREADS of the ranks of all trials at the same time, unless it is set.
-void divide_cores(int num_ranks) {
-  const auto share = std::max(1, launch::num_usable_cores() / num_ranks);
+void divide_cores(int64_t num_ranks) {
+  const auto share = std::max<int64_t>(1, launch::num_usable_cores() / num_ranks);
   set_environment_default("OMP_NUM_THREADS", std::to_string(share).c_str());
 }
 
@@ -169,7 +169,8 @@ int run_sweep(std::vector<std::string> words) {
   const auto parallel = number_option(parsed, "parallel");
   const bool is_warm = !launch.is_on_hosts && uses_no_gpu(base, file.space);
   const bool divides_gpus = parallel > 1 && !is_warm && !launch.is_on_hosts;
-  if (parallel > 1 && !launch.is_on_hosts) divide_cores(parallel * launch.ranks);
+  if (parallel > 1 && !launch.is_on_hosts)
+    divide_cores(std::min(int64_t{parallel}, file.budget.trials.value_or(parallel)) * launch.ranks);
   const SweepOptions options{
       .parallel = parallel,
       .joins = parsed.count("join") > 0,

@@ -95,7 +95,7 @@ std::optional<HttpAddress> proxy_for(const HttpVariables& variables, const HttpA
 std::optional<HttpAddress> proxy_for(const HttpProxies& proxies, const HttpAddress& server) {
   const auto& url = server.tls ? proxies.https : proxies.http;
   if (url.empty() || is_excluded(proxies.excluded, server.host)) return std::nullopt;
-  const std::string variable = server.tls ? "HTTPS_PROXY" : "http_proxy";
+  const std::string variable = server.tls ? "HTTPS_PROXY or ALL_PROXY" : "http_proxy or ALL_PROXY";
   const auto scheme = url.find("://");
   if (scheme != url.npos && lower(url.substr(0, scheme)) != "http")
     throw config_error(variable +

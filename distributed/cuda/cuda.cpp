@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "core/visible_gpus.h"
 #include "distributed/backends/backends.h"
 #include "distributed/cuda/launch_graph.h"
 #include "lockstep/error.h"
@@ -65,7 +66,7 @@ constexpr int kMajor = 75, kMinor = 76;
 
 bool machine_has_gpu(const std::filesystem::path& devices) {
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (visible && (*visible == '\0' || *visible == '-')) return false;
+  if (visible && visible_gpus(visible).empty()) return false;
   std::error_code error;
   if (!std::filesystem::exists(devices / "nvidiactl", error)) return false;
   const std::string gpu = "nvidia";  // and a number, in a container not always 0

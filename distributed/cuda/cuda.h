@@ -6,8 +6,8 @@
 
 namespace lockstep::distributed {
 
-// True if this machine has an NVIDIA driver and a device, and CUDA_VISIBLE_DEVICES does not hide all. Loads
-// nothing.
+// True if this machine has an NVIDIA driver and a device, and CUDA_VISIBLE_DEVICES does not hide all of
+// them. Loads nothing.
 bool machine_has_gpu(const std::filesystem::path& devices = "/dev");
 
 // Loads liblockstep_cuda.so with the CUDA part of LibTorch and NCCL, if they are there. Call it before

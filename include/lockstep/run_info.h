@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-// The planned length of a run, which ends when either limit is reached; 0: unknown.
+// The planned length of a run, which ends when either limit is reached; 0: not limited, or unknown.
 struct RunLength {
   int64_t steps = 0;
   double epochs = 0;

@@ -9,11 +9,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <sstream>
 #include <string_view>
 #include <thread>
 
 #include "core/control_group.h"
+#include "core/visible_gpus.h"
 #include "launch/environment/openmp_wait.h"
 #include "lockstep/rank_env.h"
 
@@ -176,9 +176,9 @@ std::vector<std::string> usable_gpus() {
     while (names.size() < present) names.push_back(std::to_string(names.size()));
     return names;
   }
-  std::istringstream items(visible->second);  // CUDA ignores those after an invalid one
-  for (std::string item; std::getline(items, item, ',') && !item.starts_with('-');)
-    if (names.size() < present) names.push_back(item);
+  names = visible_gpus(visible->second);
+  const bool are_parts = !names.empty() && names.front().starts_with("MIG-");  // of a GPU
+  if (present == 0 || !are_parts) names.resize(std::min(names.size(), present));
   return names;
 }
 

@@ -57,6 +57,16 @@ TEST_CASE("http proxies: hosts without one") {
   }
 }
 
+TEST_CASE("http proxies: those of the environment, except for this host") {
+  const HttpVariables all = [](const std::string& name) -> std::optional<std::string> {
+    return name == "ALL_PROXY" ? std::optional<std::string>("proxy:1") : std::nullopt;
+  };
+  for (const auto* url : {"http://host", "https://host"})
+    CHECK(proxy_for(all, parse_http_address(url, "url")).has_value());
+  for (const auto* url : {"http://localhost", "http://127.0.0.1:5", "https://[::1]"})
+    CHECK_FALSE(proxy_for(all, parse_http_address(url, "url")));
+}
+
 TEST_CASE("http proxies: an invalid one is a config error without secrets") {
   for (const std::string url : {"socks5://ada:secret@host", "https://ada:secret@host",
                                 "http://ada:secret@", "ada:secret@host:x"}) {
@@ -66,7 +76,7 @@ TEST_CASE("http proxies: an invalid one is a config error without secrets") {
       FAIL("the proxy was accepted");
     } catch (const Error& error) {
       CHECK(error.kind() == ErrorKind::Config);
-      CHECK(std::string(error.what()).starts_with("http_proxy: "));
+      CHECK(std::string(error.what()).starts_with("http_proxy or ALL_PROXY: "));
       CHECK(std::string(error.what()).find("secret") == std::string::npos);
     }
   }

@@ -126,6 +126,8 @@ TEST_CASE("world: invalid ranks, devices and backends throw before waiting for a
 
 TEST_CASE(
     "world: a container may have another GPU than number 0, and CUDA_VISIBLE_DEVICES hides all") {
+  launch::EnvironmentGuard guard;
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
   const RendezvousDirectory directory;
   const auto devices = directory.store();
   std::filesystem::create_directories(devices);
@@ -134,9 +136,11 @@ TEST_CASE(
   CHECK_FALSE(machine_has_gpu(devices));
   make("nvidia3");
   CHECK(machine_has_gpu(devices));
-  launch::EnvironmentGuard guard({{"CUDA_VISIBLE_DEVICES", "3"}});
-  CHECK(machine_has_gpu(devices));
-  for (const auto* none : {"", "-1"}) {
+  for (const auto* some : {"3", "GPU-1", "MIG-GPU-1/2/3"}) {
+    guard.set("CUDA_VISIBLE_DEVICES", some);
+    CHECK(machine_has_gpu(devices));
+  }
+  for (const auto* none : {"", "-1", "NoDevFiles", ",0"}) {
     guard.set("CUDA_VISIBLE_DEVICES", none);
     CHECK_FALSE(machine_has_gpu(devices));
   }

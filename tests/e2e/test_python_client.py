@@ -647,7 +647,7 @@ def test_results_can_be_added_to_a_finished_and_to_a_running_run(runs):
         added.log({"eval/accuracy": 0.5}, step=7)
     run.finish(1, reason="diverged")
     with lockstep.attach("r", dir=runs) as added:
-        assert added.summary == {"loss": 1.0}
+        assert added.summary == added.summary.copy() == {"loss": 1.0} and not added.summary != {"loss": 1.0}
         added.log({"eval/accuracy": 0.75}, step=7)
         added.summary["final"] = 3
         assert dict(added.summary) == {"loss": 1.0, "eval/accuracy": 0.75, "final": 3}

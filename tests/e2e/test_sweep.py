@@ -292,7 +292,9 @@ def test_trials_at_the_same_time_divide_the_cores(job):
     wait_until(lambda: started.poll() is not None or len(list(job.runs.glob("*/run.json"))) == 2, TIMEOUT_S, "two trials")
     launchers = [pid for pid, line in processes.find(sweep.dir).items() if " launch " in line]
     threads = [processes.variables_of(pid).get("OMP_NUM_THREADS") for pid in launchers]
-    assert threads == [str(max(1, len(os.sched_getaffinity(0)) // 2))] * 2
+    shell = [LOCKSTEP, "launch", "-n", "cpu", "--program", "/bin/sh", "--", "-c", "echo $WORLD_SIZE"]
+    cores = int(processes.run(shell, job.directory).out.split()[-1])
+    assert threads == [str(max(1, cores // 2))] * 2
     assert sweep.json("stop")["stop"] == "requested"
     assert processes.finish(started).code == 0
 

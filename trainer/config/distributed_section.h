@@ -23,8 +23,7 @@ struct DistributedSection {
 template <class V>
 void fields(V& v, DistributedSection& c) {
   v("device", c.device,
-    "device to train on; auto: a GPU if there is one and CUDA_VISIBLE_DEVICES does not hide it, "
-    "else the CPU");
+    "device to train on; auto: a GPU if one is visible (see CUDA_VISIBLE_DEVICES), else the CPU");
   v("backend", c.backend,
     "communication backend; auto: nccl for GPUs; for CPUs shm (shared memory) if all ranks are on "
     "one host, else gloo; hierarchical: shared memory within a host and gloo between hosts, with "

@@ -88,10 +88,10 @@ void fields(V& v, DataSection& c) {
 template <class V>
 void fields(V& v, TrainSection& c) {
   v("epochs", c.epochs,
-    "passes over the training set; default: as many as max_steps takes, or 1 without it",
+    "passes over the training set; default: as many as max_steps needs, or 1 without max_steps",
     at_least(1), at_most(1e9));
   v("max_steps", c.max_steps,
-    "stop after this many optimizer steps; with epochs: at what comes first", at_least(1),
+    "stop after this many optimizer steps, or after epochs, whichever comes first", at_least(1),
     at_most(1e9));
   v("init_from", c.init_from,
     "a safetensors file, or the index of several, with the initial weights of a new run, e.g. for "

@@ -160,7 +160,7 @@ EvaluationResult Trainer::run() {
   for (const auto& line : warnings_) tracker_.text(TextLevel::Warning, line);
   find_references();
   call(&Hook::before_run);
-  if (evaluation_is_due_ && run_.data.eval) evaluate_now();
+  if (evaluation_is_due_ && run_.data.eval && !after_step_) evaluate_now();
   enter_phase(Phase::Building);  // the first step is a part of it
   if (after_step_) after_step(*after_step_);
   while (!is_finished() && !stop_.is_stopping()) {
@@ -383,8 +383,9 @@ void Trainer::after_step(bool epoch_ended) {
   saver_.poll(std::exchange(saving_, {}));  // the ranks agreed on what is true at one time
   const auto is_done = [this](int64_t step) { return step == position_.step; };
   if ((log_due_.due(position_, epoch_ended) || ends()) && !is_done(logged_step_)) log_training();
-  evaluation_is_due_ =
-      run_.data.eval && eval_due_.due(position_, epoch_ended) && !is_done(evaluated_step_);
+  const bool was_due = evaluation_is_due_;  // when a rank was lost: see hand_over()
+  evaluation_is_due_ = run_.data.eval && (eval_due_.due(position_, epoch_ended) || was_due) &&
+                       !is_done(evaluated_step_);
   if (!stop_.is_stopping() && run_.data.eval && !is_done(evaluated_step_) &&
       (evaluation_is_due_ || is_finished()))
     evaluate_now();

@@ -177,7 +177,7 @@ def _added_entry(id: str, run_dir: Path, logs: list[Path]) -> Run:
     log.write_identity(_identity(entry, id, _ranks.Place(rank=number, world_size=int(job.get("world_size", 1)), local_rank=number)))
     log.write_config({})
     run = Run(id=id, name=name, group=id, dir=run_dir, log=log)
-    run.begin_summary(logs[0])
+    run._begin_summary(logs[0])
     return run
 
 

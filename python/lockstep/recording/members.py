@@ -139,6 +139,12 @@ class Summary(dict[str, Any]):
     def __eq__(self, other: object) -> bool:
         return self._merged() == (other._merged() if isinstance(other, Summary) else other)
 
+    def __ne__(self, other: object) -> bool:  # dict has one, too
+        return not self == other
+
+    def copy(self) -> dict[str, Any]:
+        return self._merged()
+
     def _merged(self) -> dict[str, Any]:
         before = self._before()
         object.__setattr__(self, "_before", lambda: before)

@@ -99,7 +99,7 @@ class Run:
         self.config = Config(dict(config or {}), self._config_changed)
         self.summary = Summary(self._last_values, lambda values: self._record(lambda log: log.write_summary(values)))
         if log is not None and (takes_back or is_addition):
-            self.begin_summary(log.path)
+            self._begin_summary(log.path)
 
     # What scripts ask for.
 
@@ -273,7 +273,7 @@ class Run:
             self._takes_back = False
             if log.last_step is not None and step <= log.last_step:
                 log.write_rewind(step - 1)
-                self.begin_summary(log.path)
+                self._begin_summary(log.path)
         if self._definitions.are_new:
             self._apply_definitions(log)
         if self._waiting:
@@ -608,7 +608,7 @@ class Run:
                 last.update(zip(layout.names, layout.unpack(layout.data)[5::2]))
         return last
 
-    def begin_summary(self, log: str | Path) -> None:
+    def _begin_summary(self, log: str | Path) -> None:
         """With what the log has of earlier processes."""
         def read() -> dict[str, Any]:
             before = read_log(str(log), False)

@@ -54,7 +54,7 @@ def test_a_proxy(process, receiver, tmp_path):
     one = Entry(process, "webhook", tmp_path, info(1, 2), config={}, environment=variables).open()
     alert(one, "diverged")
     one.flush()
-    assert [path for path, *_ in receiver.received] == ["http://hooks.test/alerts"]
+    assert [path for path, *_ in receiver.received] == ["http://hooks.test:80/alerts"]
 
 
 def test_messages_link_to_the_dashboard(process, receiver, tmp_path):

@@ -62,7 +62,7 @@ class Retries {
     }
   }
 
-  // Waits until so many bytes may be sent or received. Throws Environment after stop().
+  // Waits until `bytes` more may be sent or received. Throws Environment after stop().
   void wait_for_bytes(size_t bytes);
 
   // From now on, nothing is repeated, and nothing waits.

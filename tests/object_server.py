@@ -8,6 +8,7 @@ import os
 import re
 import socket
 import subprocess
+import threading
 import time
 
 from pathlib import Path
@@ -109,7 +110,7 @@ class ObjectServer:
 class Proxy(LoopbackServer):
     """Relays HTTP requests. `fault(method, path, number)` says what happens to the request `number` (from 0): None, "503",
     "stall" (after half of the answer, until the client gives up), "cut" (after half of the answer), "refuse" (no answer),
-    or a pair of status and S3 error code. It is called in another thread, with the client's port in client_port."""
+    "hold" (until `released` is set), or a pair of status and S3 error code. It is called in another thread, with the client's port in client_port."""
 
     def __init__(self, server_port):
         self.server_port = server_port
@@ -121,6 +122,7 @@ class Proxy(LoopbackServer):
 
     def reset(self):
         self.fault = lambda method, path, number: None
+        self.released = threading.Event()
         self.headers = {}  # {name: a function that returns what replaces the header of an answer}
         self.requests = []  # (method, path, bytes of the answer that were sent)
 
@@ -164,6 +166,9 @@ class Proxy(LoopbackServer):
             await asyncio.sleep(self.latency_s)
         if fault == "refuse":
             return False
+        if fault == "hold":
+            await asyncio.to_thread(self.released.wait, TIMEOUT_S)
+            fault = None
         if fault == "503":
             fault = (503, "SlowDown")
         if isinstance(fault, tuple):

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <condition_variable>
 #include <exception>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 namespace lockstep::formats {
@@ -36,8 +36,9 @@ struct HedgedReads::Call {
 };
 
 HedgedReads::~HedgedReads() {
-  MutexLock lock(mutex_);
-  idle_.wait(lock.native(), [this]() REQUIRES(mutex_) { return threads_ == 0; });
+  std::list<Request> requests;
+  const MutexLock lock(mutex_);
+  requests.swap(requests_);
 }
 
 // How long to wait for the first answer; nullopt: forever.
@@ -86,18 +87,32 @@ int64_t HedgedReads::next_piece(int64_t piece, int64_t size, std::chrono::durati
   return step == 0 ? limited : piece + step;
 }
 
+// False: the process cannot have more threads.
+bool HedgedReads::start_thread(std::function<void()> request) {
+  const MutexLock lock(mutex_);
+  std::erase_if(requests_, [](const auto& one) { return one.has_ended; });
+  auto& added = requests_.emplace_back();
+  try {
+    added.thread = std::jthread([this, &added, request = std::move(request)] {
+      request();
+      const MutexLock end(mutex_);
+      added.has_ended = true;
+    });
+  } catch (const std::system_error&) {
+    requests_.pop_back();
+    return false;
+  }
+  return true;
+}
+
 // In a new thread, because a request cannot be canceled.
 void HedgedReads::send(const std::shared_ptr<Call>& call, ObjectStore& store,
                        const ObjectInfo& object, int64_t offset, int64_t size) {
   {
-    const MutexLock lock(mutex_);
-    ++threads_;
-  }
-  {
     const MutexLock lock(call->mutex);
     ++call->requests;
   }
-  const auto request = [this, call, &store, object, offset, size] {
+  const auto request = [call, &store, object, offset, size] {
     PageBytes bytes;
     std::exception_ptr failure;
     try {
@@ -106,21 +121,13 @@ void HedgedReads::send(const std::shared_ptr<Call>& call, ObjectStore& store,
     } catch (...) {
       failure = std::current_exception();
     }
-    {
-      const MutexLock lock(call->mutex);
-      --call->requests;
-      if (failure && !call->failure) call->failure = failure;
-      if (!failure && !call->bytes) call->bytes = std::move(bytes);
-      call->changed.notify_all();
-    }
-    const MutexLock lock(mutex_);
-    if (--threads_ == 0) idle_.notify_all();
+    const MutexLock lock(call->mutex);
+    --call->requests;
+    if (failure && !call->failure) call->failure = failure;
+    if (!failure && !call->bytes) call->bytes = std::move(bytes);
+    call->changed.notify_all();
   };
-  try {
-    std::thread(request).detach();
-  } catch (const std::system_error&) {
-    request();  // no more threads
-  }
+  if (!start_thread(request)) request();
 }
 
 // Waits for an answer, for as long as `patience` says; then `is_late` is set.

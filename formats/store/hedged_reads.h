@@ -6,11 +6,13 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
+#include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
+#include <thread>
 
 #include "core/system/mutex.h"
 #include "formats/store/object_store.h"
@@ -55,10 +57,15 @@ class HedgedReads {
     int64_t reads = 0, hedged = 0;
   };
   struct Call;
+  struct Request {
+    std::jthread thread;
+    bool has_ended = false;
+  };
 
   std::optional<Clock::duration> patience(int64_t size);
   bool may_hedge(int64_t size);
   void note(int64_t size, Clock::duration taken);
+  bool start_thread(std::function<void()> request);
   void send(const std::shared_ptr<Call>& call, ObjectStore& store, const ObjectInfo& object,
             int64_t offset, int64_t size);
   PageBytes result(Call& call, const Clock::duration* patience, bool& is_late);
@@ -67,10 +74,9 @@ class HedgedReads {
   std::atomic<int64_t> hedged_ = 0;
   std::atomic<int64_t> piece_bytes_ = 2 * kMinPiece;
   Mutex mutex_;
-  std::condition_variable_any idle_;
   std::map<int, SizeClass> classes_ GUARDED_BY(mutex_);
-  int threads_ GUARDED_BY(mutex_) = 0;                                   // that have a request
   Clock::duration latency_ GUARDED_BY(mutex_) = Clock::duration::max();  // the least
+  std::list<Request> requests_ GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::formats

@@ -206,10 +206,10 @@ def test_object_that_becomes_shorter(reader):
     assert "attempts" not in line
 
 
-def put_listed(server, content):
+def put_listed(server, content, folder="listed"):
     """With a time in the past."""
-    server.put("listed/x.bin", content)
-    os.utime(server.directory / BUCKET / "listed" / "x.bin", (1_000_000_000, 1_000_000_000))
+    server.put(f"{folder}/x.bin", content)
+    os.utime(server.directory / BUCKET / folder / "x.bin", (1_000_000_000, 1_000_000_000))
 
 
 def test_changed_after_the_listing(reader):
@@ -227,6 +227,27 @@ def test_changed_after_the_listing(reader):
     reader.server.proxy.reset()
     reader.read(f"s3://{BUCKET}/listed")
     assert reader.copies()["x.bin"].read_bytes() == b"other"
+
+
+def test_listed_again_while_the_process_ends(reader):
+    """By a thread that fetches ahead, after the error of another object."""
+    put_listed(reader.server, b"first", "ending")
+    reader.server.put("ending/a.bin", b"refused")
+
+    def fault(method, path, number):
+        if "a.bin" in path:
+            return (403, "AccessDenied")
+        if "x.bin" in path:
+            reader.server.put("ending/x.bin", b"other")
+            return "hold"
+
+    reader.server.proxy.fault = fault
+    process = reader.start(f"s3://{BUCKET}/ending")
+    try:
+        line = process.stderr.readline()
+    finally:
+        reader.server.proxy.released.set()
+    assert "access denied" in line and reader.finish(process)[0] == 78
 
 
 def test_server_whose_listings_have_other_times(reader):

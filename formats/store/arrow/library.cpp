@@ -1,4 +1,6 @@
 // What the library of buckets exports.
+#include <arrow/util/async_util.h>
+
 #include "formats/store/arrow/arrow_store.h"
 
 namespace lockstep::formats {
@@ -8,6 +10,8 @@ void start_all() {
   start_s3();
   start_gcs();
   start_azure();
+  // Has a static variable that listings use.
+  arrow::util::AsyncTaskScheduler::Make([](auto*) { return arrow::Status::OK(); }).Wait();
 }
 
 ObjectStore* open_bucket(const BucketOptions& options) {

@@ -76,6 +76,15 @@ std::string difference(const SweepInfo& a, const SweepInfo& b) {
 
 fs::path sweeps_path(const fs::path& runs) { return runs / ".sweeps"; }
 
+std::vector<std::string> sweep_names(const fs::path& runs) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(sweeps_path(runs), error))
+    if (fs::exists(entry.path() / "sweep.json", error)) names.push_back(entry.path().filename());
+  std::ranges::sort(names);
+  return names;
+}
+
 SweepDirectory::SweepDirectory(fs::path path) : path_(std::move(path)) {
   const auto file = path_ / "sweep.json";
   std::error_code error;

@@ -23,6 +23,8 @@ namespace lockstep::sweep {
 
 // <runs>/.sweeps
 std::filesystem::path sweeps_path(const std::filesystem::path& runs);
+// In alphabetical order.
+std::vector<std::string> sweep_names(const std::filesystem::path& runs);
 
 struct SweepInfo {
   std::string id;  // unique; run ids begin with it

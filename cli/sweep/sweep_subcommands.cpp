@@ -23,6 +23,7 @@
 #include "lockstep/rank_env.h"
 #include "sweep/pruning.h"
 #include "sweep/ranking.h"
+#include "sweep/sweep_json.h"
 #include "tracking/log/unix_time.h"
 
 namespace lockstep::cli {
@@ -70,10 +71,7 @@ SweepDirectory find_sweep(const std::string& command, const SweepWords& parsed) 
     return SweepDirectory(fs::absolute(name).lexically_normal());
   const auto sweeps = sweep::sweeps_path(parsed["dir"].as<std::string>());
   if (fs::exists(sweeps / name / "sweep.json", error)) return SweepDirectory(sweeps / name);
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(sweeps, error))
-    names.push_back(entry.path().filename());
-  std::ranges::sort(names);
+  const auto names = sweep::sweep_names(parsed["dir"].as<std::string>());
   throw config_error(fmt::format("lockstep sweep {}: there is no sweep '{}' in '{}'{}", command,
                                  name, parsed["dir"].as<std::string>(),
                                  names.empty() ? "" : suggest(name, names)));
@@ -330,7 +328,7 @@ void run_sweep_subcommand(const std::vector<std::string>& words, std::ostream& o
   const auto sweep = find_sweep(command, parsed);
   if (command != "add") refuse_more_than(command == "tell" ? 2 : 1, command, parsed);
   if (command == "show" && parsed.count("json"))
-    out << sweep_json(sweep).dump(2) << "\n";
+    out << sweep::sweep_json(sweep).dump(2) << "\n";
   else if (command == "show")
     print_sweep(sweep, out);
   if (command == "best") show_best(sweep, parsed, out);

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <ostream>
 
 #include "cli/aligned_text.h"
 #include "core/printable.h"
 #include "sweep/ranking.h"
+#include "sweep/sweep_json.h"
 
 namespace lockstep::cli {
 namespace {
@@ -30,18 +30,6 @@ std::string parameters_text(const Trial& trial) {
   for (const auto& [key, value] : trial.parameters.items())
     text += fmt::format("{}{} {}", text.empty() ? "" : "  ", key, plain_text(value));
   return text;
-}
-
-std::map<std::string, int> counts_of(const std::vector<Trial>& trials) {
-  std::map<std::string, int> counts;
-  for (const auto& trial : trials) ++counts[name_of(trial.state)];
-  return counts;
-}
-
-std::string state_of(const SweepDirectory& directory, const std::vector<Trial>& trials) {
-  if (directory.is_controlled()) return "running";
-  const bool has_open = std::ranges::any_of(trials, &Trial::is_open);
-  return directory.is_complete(trials) && !has_open ? "done" : "stopped";
 }
 
 std::string csv_cell(const std::string& text) {
@@ -68,21 +56,6 @@ Json row_json(const SweepDirectory& directory, const Trial& trial) {
 
 }  // namespace
 
-Json sweep_json(const SweepDirectory& directory) {
-  const auto trials = directory.trials();
-  Json json = {{"name", directory.file().name},    {"id", directory.info().id},
-               {"dir", directory.path().string()}, {"state", state_of(directory, trials)},
-               {"ranks", directory.info().ranks},  {"sweep", ConfigDumper::dump(directory.file())},
-               {"counts", Json::object()},         {"best", Json::array()},
-               {"trials", Json::array()}};
-  for (const auto* state : choices(sweep::TrialState{})) json["counts"][state] = 0;
-  for (const auto& [state, count] : counts_of(trials)) json["counts"][state] = count;
-  for (const auto& trial : sweep::best_of(directory.file().objective.all, trials))
-    json["best"].push_back(to_json(trial));
-  for (const auto& trial : trials) json["trials"].push_back(to_json(trial));
-  return json;
-}
-
 std::string trial_text(const SweepDirectory& directory, const Trial& trial) {
   auto text = fmt::format("trial {}  {}", trial.number, name_of(trial.state));
   const auto& objectives = directory.file().objective.all;
@@ -95,7 +68,7 @@ std::string trial_text(const SweepDirectory& directory, const Trial& trial) {
 void print_outcome(const SweepDirectory& directory, std::ostream& out) {
   const auto trials = directory.trials();
   std::string counts;
-  for (const auto& [state, count] : counts_of(trials))
+  for (const auto& [state, count] : sweep::counts_of(trials))
     counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, state);
   out << fmt::format("sweep {}: {} trials{}{}\n", directory.file().name, trials.size(),
                      counts.empty() ? "" : ": ", counts);
@@ -117,7 +90,7 @@ void print_sweep(const SweepDirectory& directory, std::ostream& out) {
   for (const auto& objective : file.objective.all) rows.front().push_back(objective.metric);
   for (const auto& parameter : file.space.parameters) rows.front().push_back(parameter.key);
   rows.front().push_back("");
-  const auto state = state_of(directory, trials);
+  const auto state = sweep::state_of(directory, trials);
   std::ranges::stable_sort(trials, {}, loss);
   for (const auto& trial : trials) {
     auto& row = rows.emplace_back();

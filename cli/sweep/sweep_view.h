@@ -1,4 +1,4 @@
-// A sweep as JSON and as text.
+// A sweep as text.
 #pragma once
 
 #include <iosfwd>
@@ -8,10 +8,6 @@
 #include "sweep/sweep_directory.h"
 
 namespace lockstep::cli {
-
-// `lockstep sweep show --json`: {"name", "id", "dir", "state": "running", "done" or "stopped",
-// "ranks", "sweep", "counts": {state: number}, "best": [trial], "trials": [trial]}
-Json sweep_json(const sweep::SweepDirectory& sweep);
 
 // One line about a trial that has ended.
 std::string trial_text(const sweep::SweepDirectory& sweep, const sweep::Trial& trial);

@@ -32,6 +32,7 @@ const std::map<std::string, Handler>& handlers() {
       {"artifacts", get_artifacts},
       {"analysis", get_analysis},
       {"importance", get_importance},
+      {"sweeps", [](Dashboard& d, const ApiRequest&) { return get_sweeps(d); }},
       {"views", [](Dashboard& d, const ApiRequest&) { return get_views(d); }},
   };
   return all;
@@ -97,6 +98,7 @@ ApiResponse dispatch(Dashboard& dashboard, const ApiRequest& request) {
   const bool is_query = parts.size() == 2 && (parts[1] == "analysis" || parts[1] == "importance");
   if (!is_query || request.method != "POST") require_method(dashboard, request, "GET");
   if (parts.size() > 2 && parts[1] == "artifacts") return get_artifact_file(dashboard, parts);
+  if (parts.size() == 3 && parts[1] == "sweeps") return get_sweep(dashboard, parts[2]);
   const auto it = handlers().find(parts[1]);
   if (it == handlers().end() || parts.size() > 2)
     throw not_found(fmt::format("no such resource: '{}'", printable(request.path)));

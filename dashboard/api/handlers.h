@@ -47,6 +47,10 @@ ApiResponse get_heatmap(Dashboard& dashboard, const ApiRequest& request);
 ApiResponse get_analysis(Dashboard& dashboard, const ApiRequest& request);
 ApiResponse get_importance(Dashboard& dashboard, const ApiRequest& request);
 
+// The names of sweeps are those of their directories.
+ApiResponse get_sweeps(Dashboard& dashboard);
+ApiResponse get_sweep(Dashboard& dashboard, const std::string& name);
+
 // Saved views of the page.
 ApiResponse get_views(Dashboard& dashboard);
 ApiResponse post_views(Dashboard& dashboard, const ApiRequest& request);

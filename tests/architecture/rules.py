@@ -18,7 +18,7 @@ LAYERS = {
     "catalog": {"core", "tracking"},
     "sweep": {"core"},
     "trainer": {"core", "formats", "launch", "tracking", "data", "models", "distributed", "catalog/run_list.h"},
-    "dashboard": {"core", "tracking", "catalog"},
+    "dashboard": {"core", "tracking", "catalog", "sweep"},
     "cli": {"core", "launch", "tracking", "catalog", "dashboard", "sweep", "formats/store/object_store.h"},
 }
 FOLDERS = set(LAYERS) | {"include", "configs", "tests", "bench", "examples", "docs", "cmake", "python", "packaging"}

@@ -1,10 +1,12 @@
 #include "dashboard/api/api.h"
 
 #include <catch2/catch.hpp>
+#include <fstream>
 #include <set>
 
 #include "dashboard/api/report.h"
 #include "lockstep/error.h"
+#include "sweep/sweep_json.h"
 #include "tests/temporary_directory.h"
 #include "tests/tracking/sample_log.h"
 
@@ -93,4 +95,44 @@ TEST_CASE("api: curves with too many points are refused") {
   const auto refused = small.get("/api/series", params);
   CHECK(refused.status == 413);
   CHECK(error_code(refused) == "too_large");
+}
+
+TEST_CASE("api: sweeps, the newest first, with those whose files cannot be read") {
+  SmallDashboard small;
+  const auto sweeps = sweep::sweeps_path(small.directory.path());
+  const auto add = [&](const std::string& name, double created) {
+    sweep::SweepInfo info{.id = name + "-1", .created = created, .ranks = 2};
+    info.file.name = name;
+    info.file.space =
+        ConfigValue<sweep::Space>::read(parse_config("x: {uniform: [0, 1]}", "s.yaml"), "space");
+    info.file.objective.all = {{.metric = "eval/loss"}};
+    info.file.budget.trials = 2;
+    return sweep::SweepDirectory::open_or_create(sweeps / name, info, Json{{"a", 1}});
+  };
+  add("old", 5);
+  const auto made = add("new-one", 6);
+  for (const auto value : {0.5, 0.25}) {
+    auto trial = *made.add(sweep::TrialSource::Search);
+    trial.state = sweep::TrialState::Finished;
+    trial.values = {value};
+    made.write(trial);
+  }
+  std::filesystem::create_directories(sweeps / "bad");
+  std::ofstream(sweeps / "bad/sweep.json") << "{";
+  const auto rows = Json::parse(small.get("/api/sweeps", {}).body)["sweeps"];
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[0]["name"] == "new-one");
+  CHECK(rows[0]["state"] == "done");
+  CHECK(rows[0]["counts"] == Json{{"open", 0}, {"finished", 2}, {"pruned", 0}, {"failed", 0}});
+  CHECK(rows[0]["best"][0]["number"] == 1);
+  CHECK_FALSE(rows[0].contains("trials"));
+  CHECK(rows[1]["name"] == "old");
+  CHECK(rows[1]["state"] == "stopped");
+  CHECK(rows[2]["name"] == "bad");
+  CHECK(rows[2]["problem"].get<std::string>().find("sweep.json") != std::string::npos);
+  const auto one = Json::parse(small.get("/api/sweeps/new-one", {}).body);
+  CHECK(one == sweep::sweep_json(made));
+  for (const auto* missing : {"/api/sweeps/other", "/api/sweeps/..", "/api/sweeps/old/trials"})
+    CHECK(small.get(missing, {}).status == 404);
+  CHECK(small.get("/api/sweeps/bad", {}).status == 400);
 }

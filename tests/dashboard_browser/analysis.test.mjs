@@ -4,7 +4,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { brushThrough, drawn, onCopy, queryOf, showView, violations, visit } from "./browser.mjs";
-import { directory, end, python, record, runs, serve, waitFor } from "./world.mjs";
+import { directory, end, python, record, runs, serve, sweep, waitFor } from "./world.mjs";
 
 
 const STUDY = encodeURIComponent("group = study");
@@ -46,6 +46,35 @@ test("from the table to what mattered, in one click: the two planted hyperparame
   await page.getByText(/hyperparameters? not distinguishable from noise/).waitFor();
   await page.getByRole("button", { name: /^(optimizer\.lr × model\.hidden|model\.hidden × optimizer\.lr)/ }).click();
   await page.getByRole("img", { name: /^Scatter of (model\.hidden against optimizer\.lr|optimizer\.lr against model\.hidden) of 200 runs, colored by eval\/loss$/ }).waitFor();
+}));
+
+test("a sweep: its progress, the best trial, and why trials were pruned or failed", () => onPage("sweeps", async (page) => {
+  await page.getByRole("heading", { name: "No sweeps yet" }).waitFor();
+  sweep("rates");
+  await page.reload();
+  const row = page.getByRole("region", { name: "Table of sweeps" }).locator("tbody tr");
+  await row.getByText("2 finished, 1 pruned, 1 failed, 1 open").waitFor();
+  assert.match(await row.textContent(), /^ratesstopped.*eval\/loss 0\.25sobol/);
+  assert.equal(await row.getByRole("progressbar").getAttribute("aria-valuetext"), "4 of 8 trials");
+  await row.getByRole("link", { name: "rates" }).click();
+  await page.getByRole("region", { name: "Best" }).getByText("trial 1 · eval/loss 0.25").waitFor();
+  await page.getByText("search: sobol · pruning: median · until 8 trials · 1 rank per trial").waitFor();
+  await page.getByRole("region", { name: "Order of start" }).getByText(/It improved 1 time; the last time with trial 1, 0\.25\./).waitFor();
+  const trials = page.getByRole("region", { name: "Table of trials" }).locator("tbody tr");
+  const shown = async () => (await trials.locator("th").allTextContents()).map((text) => text.trim());
+  assert.deepEqual(await shown(), ["trial 1 best", "trial 0", "trial 2", "trial 3", "trial 4"]);
+  assert.match(await trials.nth(2).textContent(), /pruned0\.9/);
+  assert.match(await trials.nth(3).textContent(), /failed.*out of memory$/);
+  await page.getByRole("button", { name: "Trial", exact: true }).click();
+  await waitFor(async () => (await shown())[0] === "trial 0", "the trials to be in their order");
+  await page.getByRole("button", { name: "failed 1" }).click();
+  await waitFor(async () => (await shown()).length === 1, "the failed trial alone");
+  await onCopy(page, { state: "failed", sort: "number" }, (copy) => copy.getByText("out of memory").waitFor());
+  assert.deepEqual(await violations(page), []);
+  assert.match(await page.getByRole("link", { name: "Analyze" }).getAttribute("href"), /target=metric\.eval%2Floss&better=lower/);
+  await showView(page, "sweeps/nothing");
+  await page.getByText("no such sweep: 'nothing'").waitFor();
+  page.consoleErrors = page.consoleErrors.filter((text) => !/status of 404/.test(text));
 }));
 
 const LR_WIDTH = `${ANALYSIS}&sx=config.optimizer.lr&sy=config.model.hidden&sc=metric.eval/loss`;

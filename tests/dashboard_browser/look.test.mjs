@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 import { drawn, showView, violations, visit } from "./browser.mjs";
-import { end, record, serve, train, waitFor } from "./world.mjs";
+import { end, record, serve, sweep, train, waitFor } from "./world.mjs";
 
 const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true };
 const ZOOMED = { viewport: { width: 720, height: 450 }, deviceScaleFactor: 2 };
@@ -18,6 +18,7 @@ before(async () => {
   record("gallery");
   record("ranks", "16", "100");
   first = train("first");
+  sweep("rates");
   address = await serve();
   await waitFor(async () => (await (await fetch(`${address}/api/runs`)).json()).matching === 33, "all runs");
 });
@@ -229,7 +230,7 @@ test("on a phone, chart options are in one panel, and the names of results are s
 const VIEWS = () => [
   "", `?by=config.optimizer.lr&q=${SWEEP}`, `?sel=${ids(2)}`, `run/${first}`, "run/ranks-1", "run/ranks-1?ranks=all", "run/sweep-03", `run/${first}/ranks`, `run/${first}/config`, `run/${first}/console`, `run/${first}/artifacts`, "run/gallery-1/media", "run/gallery-1/media?hist=ridges&scores=pr", "run/gallery-1/media?scores=confusion",
   "run/gallery-1/alerts", "run/nothing", `compare?runs=${ids(5)}`, `compare?runs=${ids(30)}`, `compare?runs=${ids(30)}&view=group`, `compare?runs=${ids(5)}&tab=config`, `compare?runs=${first},gallery-1&tab=config`, `compare?runs=${first},gallery-1&tab=results`, `compare?runs=${ids(5)}&tab=results`, `group?q=${SWEEP}`, `group?q=${SWEEP}&view=each`, "compare", `compare?runs=${ids(2)}&tab=both`,
-  `analyze?q=${SWEEP}`, `analyze?q=${SWEEP}&brush=${encodeURIComponent('{"config.optimizer.lr":[0.02,0.2]}')}`, `analyze?runs=${ids(5)}`, `analyze?q=${SWEEP}&surface=cells&sx=config.optimizer.lr&sy=config.model.hidden&sc=metric.eval/loss`, `analyze?q=${SWEEP}&surface=smooth&sx=config.optimizer.lr&sy=config.model.hidden&sc=metric.eval/loss`, "analyze?q=name+%3D+nothing", `run/${first}?exprs=train%2Floss+-+eval%2Floss&hide=eval%2Floss&x=step`, "artifacts", "alerts", "nowhere",
+  `analyze?q=${SWEEP}`, `analyze?q=${SWEEP}&brush=${encodeURIComponent('{"config.optimizer.lr":[0.02,0.2]}')}`, `analyze?runs=${ids(5)}`, `analyze?q=${SWEEP}&surface=cells&sx=config.optimizer.lr&sy=config.model.hidden&sc=metric.eval/loss`, `analyze?q=${SWEEP}&surface=smooth&sx=config.optimizer.lr&sy=config.model.hidden&sc=metric.eval/loss`, "analyze?q=name+%3D+nothing", `run/${first}?exprs=train%2Floss+-+eval%2Floss&hide=eval%2Floss&x=step`, "sweeps", "sweeps/rates", "artifacts", "alerts", "nowhere",
 ];
 
 for (const [device, options] of DEVICES.slice(1)) {

@@ -41,6 +41,21 @@ export function run(command, ...words) {
 
 export const record = (...words) => run(need("LOCKSTEP_SAMPLE_RUNS"), runs, ...words);
 
+/** Creates a sweep of five trials, whose results other programs report: two finished ones, one pruned, one failed, one open. */
+export function sweep(name) {
+  const path = join(directory, `${name}.yaml`);
+  writeFileSync(path, JSON.stringify({ run: "run.yaml", space: { "optimizer.lr": { log_uniform: [0.001, 1] } }, search: { name: "sobol" }, pruning: { name: "median", startup: 1 }, objective: { metric: "eval/loss" }, budget: { trials: 8 } }));
+  run(LOCKSTEP, "sweep", path, "--create");
+  const of = (command, ...words) => run(LOCKSTEP, "sweep", command, name, ...words, "--dir", runs);
+  for (let trial = 0; trial < 5; trial++) of("ask");
+  of("tell", "0", "--value", "0.5", "--step", "10");
+  of("tell", "0", "--value", "0.5");
+  of("tell", "1", "--value", "0.25");
+  of("tell", "2", "--value", "0.9", "--step", "10");
+  of("tell", "2", "--pruned");
+  of("tell", "3", "--failed", "out of memory");
+}
+
 /** Runs a program of the Python client. */
 export const python = (script, ...words) => run("env", `PYTHONPATH=${join(SOURCE, "python")}`, need("LOCKSTEP_PYTHON"), "-c", script, ...words);
 

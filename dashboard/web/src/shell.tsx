@@ -14,6 +14,8 @@ import { link, route } from "./router";
 import { RunPage } from "./run/run_page";
 import { RunsPage } from "./runs/runs_page";
 import { SavedViews } from "./saved_views";
+import { SweepPage } from "./sweep/sweep_page";
+import { SweepsPage } from "./sweep/sweeps_page";
 import { type Theme, theme } from "./settings";
 import { connection, indexing, source } from "./store";
 
@@ -33,6 +35,7 @@ export function Shell() {
         <a href={link([])} class="home" aria-label="Lockstep, all runs"><Wordmark /></a>
         <nav aria-label="Main">
           <Place to={[]} now={view === "" || view === "run" || view === "compare" || view === "group" || view === "analyze"}>Runs</Place>
+          {source().live && <Place to={["sweeps"]} now={view === "sweeps"}>Sweeps</Place>}
           {source().live && <Place to={["artifacts"]} now={view === "artifacts"}>Artifacts</Place>}
           <Place to={["alerts"]} now={view === "alerts"}>Alerts</Place>
         </nav>
@@ -58,6 +61,7 @@ function View() {
   if (view === "compare") return <ComparePage />;
   if (view === "group") return <GroupPage />;
   if (view === "analyze") return <AnalysisPage />;
+  if (view === "sweeps") return id ? <SweepPage key={id} name={id} /> : <SweepsPage />;
   if (view === "artifacts") return <ArtifactsPage />;
   if (view === "alerts") return <AlertsPage />;
   return (

@@ -13,6 +13,7 @@ interface Props {
   /** When the runs were started. */
   created: Values;
   color: Values;
+  /** Empty if there is no run. */
   ids: string[];
   names: string[];
   inside: Uint8Array;
@@ -33,7 +34,8 @@ export function OrderPanel({ target, created, color, ids, names, settled, better
   const line = useMemo(() => best.map(({ run, value }) => [x.values[run]!, value] as const), [best, x]);
   const last = best[best.length - 1];
   const later = last ? countAfter(chosen, target.values, last.run) : 0;
-  const run = last && <><a class="link" href={link(["run", ids[last.run]!])}>{names[last.run]}</a>, {target.scale.text(last.value)}</>;
+  const id = last && ids[last.run];
+  const run = last && <>{id ? <a class="link" href={link(["run", id])}>{names[last.run]}</a> : names[last.run]}, {target.scale.text(last.value)}</>;
   return (
     <section class="card block" aria-label="Order of start">
       <h2>{target.title} in the order of start</h2>

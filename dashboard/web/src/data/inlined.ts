@@ -128,6 +128,8 @@ export function inlined(text: string): DataSource {
     compare: async (ids) => (report.compare ? comparisonOf(report.compare, ids) : unavailable("A comparison")),
     analysis: () => unavailable("The analysis"),
     importance: () => unavailable("The analysis"),
+    sweeps: async () => [],
+    sweep: () => unavailable("A sweep"),
     artifacts: async () => ({ artifacts: [], problems: [] }),
     files: async () => [],
     fileUrl: () => null,

@@ -181,6 +181,23 @@ export interface Importance {
   parameters: ParameterImportance[]; interactions: { fields: [string, string]; strength: number }[];
 }
 
+export type TrialState = "open" | "finished" | "pruned" | "failed";
+/** A point of a sweep with its results; null: not a number. `evaluations`: steps and values of the first objective in the first run. */
+export interface Trial {
+  number: number; by: string; state: TrialState; created: number; ended?: number; parameters: Record<string, unknown>; values?: (number | null)[];
+  evaluations?: [number, number | null][]; runs?: string[]; reason?: string;
+}
+export interface Objective { metric: string; direction: "minimize" | "maximize"; value: "last" | "best" }
+/** The sweep file, as far as the page shows it. */
+export interface SweepFile {
+  run: string; space: Record<string, unknown>; search: { name: string }; objective: Objective | Objective[]; pruning: { name: string };
+  budget: { trials?: number | null; time?: string | null; target?: number | null }; seeds: number;
+}
+export interface SweepRow { name: string; id: string; dir: string; state: "running" | "done" | "stopped"; created: number; ranks: number; sweep: SweepFile; counts: Record<TrialState, number>; best: Trial[] }
+export interface Sweep extends SweepRow { trials: Trial[] }
+/** A sweep whose files cannot be read. */
+export interface SweepProblem { name: string; problem: string }
+
 /** `view`: the part of the URL from "#/". */
 export interface SavedView { name: string; view: string; saved: WireNumber }
 
@@ -213,6 +230,8 @@ export interface DataSource {
   /** Without columns: the configuration keys that differ, and the main metrics. */
   analysis(runs: RunChoice, columns: string[]): Promise<Analysis>;
   importance(runs: RunChoice, target: string, parameters: string[]): Promise<Importance>;
+  sweeps(): Promise<(SweepRow | SweepProblem)[]>;
+  sweep(name: string): Promise<Sweep>;
   artifacts(run: string | null): Promise<{ artifacts: Artifact[]; problems: string[] }>;
   files(run: string): Promise<RunFile[]>;
   /** The download URL, or null if unavailable. */

@@ -27,13 +27,13 @@ export function stateText({ state, exit, signal }: Outcome): string {
   return state;
 }
 
-/** `title`: why it ended. */
-export function StateMark(props: Outcome & { title?: string | undefined }) {
+/** `title`: why it ended; `text`: instead of the state. */
+export function StateMark(props: Outcome & { title?: string | undefined; text?: string }) {
   const code = props.state === "failed" && props.exit && !props.signal ? `Exit code ${props.exit}` : "";
   return (
     <span class={`state ${props.state}`} title={[code, props.title].filter(Boolean).join(": ") || undefined}>
       <svg width="1rem" height="1rem" viewBox="0 0 14 14" aria-hidden="true">{SHAPES[props.state] ?? SHAPES.lost}</svg>
-      {stateText(props)}
+      {props.text ?? stateText(props)}
     </span>
   );
 }

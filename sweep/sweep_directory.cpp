@@ -11,6 +11,7 @@
 #include "core/config/config_text.h"
 #include "core/config/run_file.h"
 #include "core/system/durable_file.h"
+#include "sweep/ranking.h"
 #include "sweep/search.h"
 
 namespace lockstep::sweep {
@@ -176,7 +177,17 @@ void SweepDirectory::remove(const Trial& trial) const {
   fs::remove(trial_path(trial.number), ignored);
 }
 
+bool SweepDirectory::has_reached_target(const std::vector<Trial>& trials) const {
+  const auto& target = file().budget.target;
+  if (!target) return false;
+  const auto& objective = file().first();
+  return std::ranges::any_of(best_of({objective}, trials), [&](const Trial& best) {
+    return objective.loss(best.values.front()) <= objective.loss(*target);
+  });
+}
+
 bool SweepDirectory::is_complete(const std::vector<Trial>& trials) const {
+  if (has_reached_target(trials)) return true;
   const auto count = std::ranges::count_if(
       trials, [](const Trial& trial) { return trial.by != TrialSource::Import; });
   if (file().budget.trials && count >= *file().budget.trials) return true;

@@ -12,7 +12,6 @@
 #include "launch/environment/worker_env.h"
 #include "launch/workers/orphans.h"
 #include "sweep/pruning.h"
-#include "sweep/ranking.h"
 #include "sweep/search.h"
 #include "tracking/log/unix_time.h"
 #include "tracking/runs/run_tags.h"
@@ -87,11 +86,7 @@ void SweepController::start(TrialRuns& trial, int slot) {
 bool SweepController::is_used_up(const std::vector<Trial>& trials) const {
   const auto& budget = sweep_.file().budget;
   if (budget.time && std::chrono::steady_clock::now() - begin_ >= budget.time->value) return true;
-  if (!budget.target) return false;
-  const auto best = sweep::best_of({sweep_.file().first()}, trials);
-  const auto& objective = sweep_.file().first();
-  return !best.empty() &&
-         objective.loss(best.front().values.front()) <= objective.loss(*budget.target);
+  return sweep_.has_reached_target(trials);
 }
 
 SweepController::Running SweepController::next_trial() {

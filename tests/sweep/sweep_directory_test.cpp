@@ -77,6 +77,28 @@ TEST_CASE("only the budget of a sweep with trials may change") {
   refused(changed, kRun, "number of ranks");
 }
 
+TEST_CASE("a sweep is complete with its last trial, or when its target is reached") {
+  const TemporaryDirectory dir;
+  auto info = info_of();
+  info.file.budget.trials = 3;
+  info.file.budget.target = 0.5;
+  const auto sweep = SweepDirectory::open_or_create(dir / "s", info, kRun);
+  for (const auto value : {0.6, std::nan(""), 0.5}) {
+    CHECK_FALSE(sweep.is_complete(sweep.trials()));
+    auto trial = *sweep.add(TrialSource::Ask);
+    trial.state = TrialState::Finished;
+    trial.values = {value};
+    sweep.write(trial);
+    CHECK(sweep.has_reached_target(sweep.trials()) == (value == 0.5));
+  }
+  CHECK(sweep.is_complete(sweep.trials()));
+  CHECK_FALSE(sweep.add(TrialSource::Search));
+  info.file.budget.trials = 4;
+  CHECK(SweepDirectory::open_or_create(dir / "s", info, kRun).is_complete(sweep.trials()));
+  info.file.budget.target = 0.4;
+  CHECK_FALSE(SweepDirectory::open_or_create(dir / "s", info, kRun).is_complete(sweep.trials()));
+}
+
 TEST_CASE("one process at a time runs a sweep") {
   const TemporaryDirectory dir;
   const auto sweep = SweepDirectory::open_or_create(dir / "s", info_of(), kRun);

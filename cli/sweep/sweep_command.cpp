@@ -35,6 +35,8 @@ constexpr const char* kSweepHelp = R"(lockstep sweep: search hyper-parameters
         `lockstep launch`, for each trial, such as --hostfile FILE or --max-restarts N
   lockstep sweep SWEEP.yaml [-n RANKS] --create
         create the sweep without running trials, for `add` and `ask`
+  lockstep sweep list [--dir RUNS] [--json]
+        list the sweeps with their state, the number of trials and the best result
   lockstep sweep show NAME [--dir RUNS] [--json]
         show the trials of a sweep, best first
   lockstep sweep best NAME [--trial N] [-o FILE] [--dir RUNS] [--json]

@@ -12,6 +12,7 @@
 #include "catalog/index/column_spool.h"
 #include "catalog/run_list.h"
 #include "cli/command_words.h"
+#include "cli/sweep/sweep_list.h"
 #include "cli/sweep/sweep_view.h"
 #include "cli/sweep/trial_runs.h"
 #include "core/config/config_text.h"
@@ -35,8 +36,8 @@ using sweep::TrialSource;
 using sweep::TrialState;
 using SweepWords = cxxopts::ParseResult;
 
-const std::vector<std::string> kSubcommands = {"show", "best", "stop", "export",
-                                               "add",  "ask",  "tell"};
+const std::vector<std::string> kSubcommands = {"list",   "show", "best", "stop",
+                                               "export", "add",  "ask",  "tell"};
 
 cxxopts::Options known_options(const std::string& command) {
   cxxopts::Options options("lockstep sweep " + command);
@@ -63,7 +64,8 @@ std::vector<std::string> positional(const SweepWords& parsed) {
 SweepDirectory find_sweep(const std::string& command, const SweepWords& parsed) {
   const auto words = positional(parsed);
   if (words.empty())
-    throw config_error(fmt::format("lockstep sweep {}: missing name of the sweep", command));
+    throw config_error(fmt::format(
+        "lockstep sweep {}: missing name of the sweep; see `lockstep sweep list`", command));
   const auto& name = words.front();
   std::error_code error;
   if (fs::exists(fs::path(name) / "sweep.json", error))
@@ -327,6 +329,10 @@ void run_sweep_subcommand(const std::vector<std::string>& words, std::ostream& o
                     command, suggest(command, kSubcommands)));
   auto known = known_options(command);
   const auto parsed = parse_words(known, words);
+  if (command == "list") {
+    refuse_more_than(0, command, parsed);
+    return print_sweeps(parsed["dir"].as<std::string>(), parsed.count("json") > 0, out);
+  }
   const auto sweep = find_sweep(command, parsed);
   if (command != "add") refuse_more_than(command == "tell" ? 2 : 1, command, parsed);
   if (command == "show" && parsed.count("json"))

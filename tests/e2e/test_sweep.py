@@ -309,6 +309,33 @@ def test_two_objectives_have_a_front(job):
     refused(sweep.command("best", "--trial", 4), "there is no trial 4")
 
 
+def test_sweeps_are_listed(job):
+    def listed(*options):
+        return processes.run([LOCKSTEP, "sweep", "list", "--dir", job.runs, *options], job.directory)
+
+    refused(listed(), f"there is no runs directory at '{job.runs}'")
+    job.runs.mkdir()
+    assert listed().out == f"no sweeps in '{job.runs}' yet\n"
+    reported(job, "first", [(0.5, 0.9), (0.2, 0.7)], objective=TWO).json("ask")
+    reported(job, "second", [(0.5,), (0.125,)], budget={"trials": 2})
+    Sweep(job, "third", space=LEARNING_RATE, budget={"trials": 2}).create()
+    (job.runs / ".sweeps" / "begun").mkdir()  # by a process that is just creating it
+    assert listed().out.splitlines() == [
+        "name    state    trials              best",
+        "third   stopped  -                   -",
+        "second  done     2 finished          trial 1  eval/loss 0.125",
+        "first   stopped  1 open, 2 finished  2 trials",
+    ]
+    third, second, _ = json.loads(listed("--json").out)
+    assert third["counts"] == {"open": 0, "finished": 0, "pruned": 0, "failed": 0} and third["best"] == []
+    assert second["best"][0]["parameters"] == {"optimizer.lr": 0.1} and "trials" not in second
+    (job.runs / ".sweeps" / "third" / "sweep.json").write_text("{")
+    lines = listed().out.splitlines()
+    assert lines[1].startswith("second ") and lines[3].startswith("third   unreadable  -")
+    assert "sweep.json" in json.loads(listed("--json").out)[2]["error"]
+    refused(listed("first"), "lockstep sweep list: unexpected argument 'first'")
+
+
 def test_trials_are_exported_as_json_lines(job):
     sweep = reported(job, "lines", [(0.5,)])
     sweep.json("ask")

@@ -142,7 +142,10 @@ std::optional<Trial> SweepDirectory::find(int64_t number) const {
 std::optional<Trial> SweepDirectory::add(TrialSource by, const std::optional<Point>& point) const {
   const auto lock = lock_changes();
   const auto before = trials();
-  Trial trial{.number = number_after(before), .by = by, .created = unix_seconds()};
+  Trial trial{.number = number_after(before),
+              .by = by,
+              .created = unix_seconds(),
+              .is_handed_out = by == TrialSource::Ask};
   if (point) {
     file().space.verify(*point);
     trial.parameters = *point;
@@ -157,6 +160,25 @@ std::optional<Trial> SweepDirectory::add(TrialSource by, const std::optional<Poi
   }
   write(trial);
   return trial;
+}
+
+std::optional<Trial> SweepDirectory::hand_out() const {
+  {
+    const auto lock = lock_changes();
+    auto all = trials();
+    if (has_reached_target(all)) return std::nullopt;
+    for (auto& trial : all) {
+      // Trials of the search that are open are continued by the process that runs the sweep.
+      if (!trial.is_open() || trial.is_handed_out || trial.by == TrialSource::Search) continue;
+      const auto running = lock_trial(trial.number);
+      if (!running.is_open()) continue;
+      file().space.verify(trial.parameters);  // it may have been added by hand
+      trial.is_handed_out = true;
+      write(trial);
+      return trial;
+    }
+  }
+  return add(TrialSource::Ask);
 }
 
 Trial SweepDirectory::add_finished(Trial trial) const {

@@ -95,8 +95,7 @@ SweepController::Running SweepController::next_trial() {
   for (const auto& trial : trials) {
     const bool is_running = std::ranges::any_of(
         running_, [&](const Running& each) { return each->trial().number == trial.number; });
-    const bool is_ours = trial.by == TrialSource::Search || trial.by == TrialSource::Hand;
-    if (!trial.is_open() || !is_ours || is_running) continue;
+    if (!trial.is_open() || trial.is_handed_out || is_running) continue;
     if (auto running = take(trial.number)) return running;
   }
   while (const auto added = sweep_.add(TrialSource::Search))
@@ -109,7 +108,7 @@ SweepController::Running SweepController::take(int64_t number) {
   auto lock = sweep_.lock_trial(number);
   if (!lock.is_open()) return nullptr;
   auto trial = sweep_.find(number);
-  if (!trial || !trial->is_open()) return nullptr;
+  if (!trial || !trial->is_open() || trial->is_handed_out) return nullptr;
   sweep_.file().space.verify(trial->parameters);  // it may have been added by hand
   return std::make_unique<TrialRuns>(sweep_, std::move(*trial), std::move(lock), names_,
                                      options_.launch);

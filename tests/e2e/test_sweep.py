@@ -270,6 +270,30 @@ def test_other_programs_ask_and_tell(job):
     refused(sweep.command("tell", 7, "--value", 1), "there is no trial 7")
 
 
+def test_a_trial_that_was_handed_out_is_released(job):
+    """Begun again by the next that asks, or by the sweep itself; a trial that is added comes first."""
+    sweep = Sweep(job, "released", space=LEARNING_RATE, budget={"trials": 3}, pruning={"name": "asha", "factor": 2})
+    sweep.create(["optimizer.lr=0.1"])
+    assert sweep.json("ask")["parameters"] == {"optimizer.lr": 0.1}
+    first, second = sweep.json("ask"), sweep.json("ask")
+    assert [first["trial"], second["trial"], sweep.json("ask")["trial"]] == [1, 2, None]
+    sweep.json("tell", 1, "--step", 10, "--value", 0.5)
+    refused(sweep.command("tell", 1, "--released", "--pruned"), "expected only one of --step, --pruned, --failed and --released")
+    assert sweep.json("tell", 1, "--released")["trial"] == 1
+    refused(sweep.command("tell", 1, "--value", 1), "trial 1 is not handed out by ask")
+    assert sweep.json("ask") == first
+    assert sweep.json("ask") == {"trial": None}
+    sweep.json("tell", 0, "--value", 0.5)
+    sweep.json("tell", 1, "--value", 0.5)
+    assert "evaluations" not in sweep.trials()[1]
+    assert sweep.run().code == 0  # the last one is still handed out
+    assert [trial["state"] for trial in sweep.trials()] == ["finished", "finished", "open"] and job.list() == []
+    sweep.json("tell", 2, "--released")
+    assert sweep.run().code == 0
+    last = sweep.trials()[2]
+    assert last["state"] == "finished" and last["parameters"] == second["parameters"] and last["runs"] == [job.list()[0]["id"]]
+
+
 def reported(job, name, values, **settings):
     """A sweep with results of another program: the objectives of each trial."""
     space = {"optimizer.lr": {"choice": [10.0**-place for place in range(4)]}}
@@ -353,6 +377,7 @@ def test_a_sweep_ends_when_its_target_is_reached(job):
     accuracy = {"metric": "eval/accuracy", "direction": "maximize"}
     sweep = reported(job, "target", [(0.5,), (0.7,)], objective=accuracy, search={"name": "random"}, budget={"target": 0.6})
     assert sweep.json("ask") == {"trial": None}
+    assert sweep.command("ask").out == "no more trials: the budget is used up\n"
     assert sweep.run().code == 0
     shown = sweep.json("show")
     assert shown["state"] == "done" and len(shown["trials"]) == 2 and job.list() == []

@@ -19,6 +19,12 @@ std::string rest_of(const std::string& key, const Parameter& parameter) {
   return key == parameter.key ? "" : key.substr(parameter.key.size() + 1);
 }
 
+// Whether a condition on `parent` holds where that has `value`.
+bool holds(const Condition& condition, const Parameter& parent, const Json& value) {
+  const auto* member = member_of(value, rest_of(condition.key, parent));
+  return member && std::ranges::count(condition.values, *member) > 0;
+}
+
 }  // namespace
 
 const Json* member_of(const Json& value, const std::string& path) {
@@ -95,9 +101,8 @@ static const Parameter* parent_of(const Space& space, const std::string& key) {
 bool Space::is_active(const Parameter& parameter, const Point& point) const {
   return std::ranges::all_of(parameter.when, [&](const Condition& condition) {
     const auto* parent = parent_of(*this, condition.key);
-    if (!parent || !point.contains(parent->key)) return false;
-    const auto* value = member_of(point.at(parent->key), rest_of(condition.key, *parent));
-    return value && std::ranges::count(condition.values, *value) > 0;
+    return parent && point.contains(parent->key) &&
+           holds(condition, *parent, point.at(parent->key));
   });
 }
 
@@ -291,6 +296,39 @@ static void verify_condition(const Space& space, const Parameter& parameter,
       throw problem(fmt::format("{} is never {}", condition.key, value.dump()));
 }
 
+// Throws if `parameter` is never active: because its conditions, or those of the parameters that it
+// depends on, exclude each other.
+static void verify_active_somewhere(const Space& space, const Parameter& parameter) {
+  struct Need {
+    const Parameter *of, *parent;
+    const Condition* condition;
+  };
+  std::vector<Need> needs;
+  std::vector<const Parameter*> involved = {&parameter};
+  for (size_t i = 0; i < involved.size(); ++i)
+    for (const auto& condition : involved[i]->when) {
+      const auto* parent = parent_of(space, condition.key);
+      needs.push_back({involved[i], parent, &condition});
+      if (std::ranges::count(involved, parent) == 0) involved.push_back(parent);
+    }
+  for (const auto* parent : involved) {
+    auto on_it = needs;
+    std::erase_if(on_it, [&](const Need& need) { return need.parent != parent; });
+    const auto fits = [&](const Json& choice) {
+      return std::ranges::all_of(
+          on_it, [&](const Need& need) { return holds(*need.condition, *parent, choice); });
+    };
+    if (on_it.empty() || std::ranges::any_of(parent->choices, fits)) continue;
+    std::string text;
+    for (const auto& [of, _, condition] : on_it)
+      text += fmt::format("{}{} needs {}: {}", text.empty() ? "" : ", ", of->key, condition->key,
+                          condition->values.size() == 1 ? condition->values.front().dump()
+                                                        : Json(condition->values).dump());
+    throw config_error(
+        fmt::format("{}: space.{}.when: never holds: {}", parameter.origin, parameter.key, text));
+  }
+}
+
 // Those that others depend on first; the order of the file otherwise.
 static void order(Space& space) {
   std::vector<Parameter> ordered;
@@ -324,6 +362,7 @@ sweep::Space ConfigValue<sweep::Space>::read(const ConfigNode& node, const std::
     for (const auto& condition : parameter.when)
       sweep::verify_condition(space, parameter, condition);
   sweep::order(space);
+  for (const auto& parameter : space.parameters) sweep::verify_active_somewhere(space, parameter);
   return space;
 }
 

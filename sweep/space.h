@@ -81,7 +81,7 @@ std::vector<std::string> overrides_of(const Point& point);
 namespace lockstep {
 
 // Orders the parameters. Throws Config for an impossible condition: of an unknown parameter, of a
-// value that it never has, or of a circle.
+// value that it never has, or of a circle, and for conditions that exclude each other.
 template <>
 struct ConfigValue<sweep::Space> {
   static sweep::Space read(const ConfigNode& node, const std::string& path);

@@ -11,6 +11,7 @@
 #include "core/config/config_text.h"
 #include "core/config/run_file.h"
 #include "core/system/durable_file.h"
+#include "sweep/ranking.h"
 #include "sweep/search.h"
 
 namespace lockstep::sweep {
@@ -150,7 +151,10 @@ std::optional<Trial> SweepDirectory::find(int64_t number) const {
 std::optional<Trial> SweepDirectory::add(TrialSource by, const std::optional<Point>& point) const {
   const auto lock = lock_changes();
   const auto before = trials();
-  Trial trial{.number = number_after(before), .by = by, .created = unix_seconds()};
+  Trial trial{.number = number_after(before),
+              .by = by,
+              .created = unix_seconds(),
+              .is_handed_out = by == TrialSource::Ask};
   if (point) {
     file().space.verify(*point);
     trial.parameters = *point;
@@ -165,6 +169,25 @@ std::optional<Trial> SweepDirectory::add(TrialSource by, const std::optional<Poi
   }
   write(trial);
   return trial;
+}
+
+std::optional<Trial> SweepDirectory::hand_out() const {
+  {
+    const auto lock = lock_changes();
+    auto all = trials();
+    if (has_reached_target(all)) return std::nullopt;
+    for (auto& trial : all) {
+      // Trials of the search that are open are continued by the process that runs the sweep.
+      if (!trial.is_open() || trial.is_handed_out || trial.by == TrialSource::Search) continue;
+      const auto running = lock_trial(trial.number);
+      if (!running.is_open()) continue;
+      file().space.verify(trial.parameters);  // it may have been added by hand
+      trial.is_handed_out = true;
+      write(trial);
+      return trial;
+    }
+  }
+  return add(TrialSource::Ask);
 }
 
 Trial SweepDirectory::add_finished(Trial trial) const {
@@ -185,7 +208,17 @@ void SweepDirectory::remove(const Trial& trial) const {
   fs::remove(trial_path(trial.number), ignored);
 }
 
+bool SweepDirectory::has_reached_target(const std::vector<Trial>& trials) const {
+  const auto& target = file().budget.target;
+  if (!target) return false;
+  const auto& objective = file().first();
+  return std::ranges::any_of(best_of({objective}, trials), [&](const Trial& best) {
+    return objective.loss(best.values.front()) <= objective.loss(*target);
+  });
+}
+
 bool SweepDirectory::is_complete(const std::vector<Trial>& trials) const {
+  if (has_reached_target(trials)) return true;
   const auto count = std::ranges::count_if(
       trials, [](const Trial& trial) { return trial.by != TrialSource::Import; });
   if (file().budget.trials && count >= *file().budget.trials) return true;

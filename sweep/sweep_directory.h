@@ -57,9 +57,15 @@ class SweepDirectory {
   // Creates the next trial, of the search or with the given point. nullopt if the search has no more
   // points, or if is_complete() and the search chooses it.
   std::optional<Trial> add(TrialSource by, const std::optional<Point>& point = std::nullopt) const;
+  // The next trial for a caller of `lockstep sweep ask`: one that was added by hand or released, and
+  // that no process runs, else a new one. nullopt as of add().
+  std::optional<Trial> hand_out() const;
   // Stores a finished trial, whose point it verifies, under the next number.
   Trial add_finished(Trial trial) const;
-  // Whether the trials that the budget or the grid allows exist; those of imported runs do not count.
+  // Whether the first objective of a trial is as good as budget.target.
+  bool has_reached_target(const std::vector<Trial>& trials) const;
+  // Whether the target is reached, or the trials that the budget or the grid allows exist; those of
+  // imported runs do not count.
   bool is_complete(const std::vector<Trial>& trials) const;
   // Replaces the file of the trial.
   void write(const Trial& trial) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lockstep/error.h"
 #include "sweep/ranking.h"
 
 namespace lockstep::sweep {
@@ -33,6 +34,21 @@ Json summary_json(const SweepDirectory& sweep, const std::vector<Trial>& trials)
   for (const auto& trial : best_of(sweep.file().objective.all, trials))
     json["best"].push_back(to_json(trial));
   return json;
+}
+
+Json summaries_json(const std::filesystem::path& runs) {
+  std::vector<Json> all;
+  for (const auto& name : sweep_names(runs)) {
+    const auto path = sweeps_path(runs) / name;
+    try {
+      const SweepDirectory sweep(path);
+      all.push_back(summary_json(sweep, sweep.trials()));
+    } catch (const Error& error) {
+      all.push_back({{"name", name}, {"dir", path.string()}, {"problem", error.what()}});
+    }
+  }
+  std::ranges::stable_sort(all, {}, [](const Json& one) { return -one.value("created", 0.0); });
+  return all;
 }
 
 Json sweep_json(const SweepDirectory& sweep) {

@@ -18,7 +18,11 @@ std::map<std::string, int> counts_of(const std::vector<Trial>& trials);
 // {"name", "id", "dir", "state", "created", "ranks", "sweep", "counts": {state: number}, "best": [trial]}
 Json summary_json(const SweepDirectory& sweep, const std::vector<Trial>& trials);
 
-// The same and "trials": [trial].
+// The summaries of all sweeps of a directory of runs, the newest first. Of a sweep whose files cannot be
+// read: {"name", "dir", "problem"}.
+Json summaries_json(const std::filesystem::path& runs);
+
+// The same as summary_json() and "trials": [trial].
 Json sweep_json(const SweepDirectory& sweep);
 
 }  // namespace lockstep::sweep

@@ -33,6 +33,8 @@ Json to_json(const Trial& trial) {
                {"state", name_of(trial.state)},
                {"created", trial.created}};
   if (!trial.saw.empty()) json["saw"] = trial.saw;
+  if (trial.is_open() && (trial.is_handed_out || trial.by == TrialSource::Ask))
+    json["handed_out"] = trial.is_handed_out;
   if (!trial.is_open()) json["ended"] = trial.ended;
   if (!trial.is_open()) {
     json["values"] = Json::array();
@@ -55,6 +57,7 @@ Trial trial_from_json(const Json& json, const std::string& name) {
       throw std::invalid_argument("parameters: expected an object");
     trial.by = json.contains("by") ? choice_of<TrialSource>(json["by"]) : TrialSource::Hand;
     if (json.contains("state")) trial.state = choice_of<TrialState>(json["state"]);
+    trial.is_handed_out = trial.is_open() && json.value("handed_out", trial.by == TrialSource::Ask);
     trial.created = json.value("created", 0.0);
     trial.ended = json.value("ended", 0.0);
     trial.saw = json.value("saw", std::vector<int64_t>());

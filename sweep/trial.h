@@ -15,7 +15,7 @@ namespace lockstep::sweep {
 enum class TrialState { Open, Finished, Pruned, Failed };
 constexpr auto choices(TrialState) { return std::array{"open", "finished", "pruned", "failed"}; }
 
-// Who chose the point, and who runs it. Ask: `lockstep sweep ask`, whose caller reports the result.
+// Who chose the point. Ask: the search, for a caller of `lockstep sweep ask`.
 enum class TrialSource { Search, Hand, Ask, Import };
 constexpr auto choices(TrialSource) { return std::array{"search", "hand", "ask", "import"}; }
 
@@ -34,6 +34,7 @@ struct Trial {
   std::vector<int64_t> saw;       // trials whose results the search used
   double created = 0, ended = 0;  // unix seconds; 0: not yet
   TrialState state = TrialState::Open;
+  bool is_handed_out = false;  // while it is open: a caller of `lockstep sweep ask` runs it
   std::vector<double> values;  // of the objectives; NaN where not a number
   std::vector<Evaluation>
       evaluations;                // of the first objective in the first run, until it was pruned

@@ -35,6 +35,8 @@ constexpr const char* kSweepHelp = R"(lockstep sweep: search hyper-parameters
         `lockstep launch`, for each trial, such as --hostfile FILE or --max-restarts N
   lockstep sweep SWEEP.yaml [-n RANKS] --create
         create the sweep without running trials, for `add` and `ask`
+  lockstep sweep list [--dir RUNS] [--json]
+        list the sweeps with their state, the number of trials and the best result
   lockstep sweep show NAME [--dir RUNS] [--json]
         show the trials of a sweep, best first
   lockstep sweep best NAME [--trial N] [-o FILE] [--dir RUNS] [--json]
@@ -49,10 +51,11 @@ constexpr const char* kSweepHelp = R"(lockstep sweep: search hyper-parameters
         add a run that exists as a trial with its result
   lockstep sweep ask NAME [--dir RUNS] [--json]
         for other programs: the next trial, which the caller runs
-  lockstep sweep tell NAME TRIAL [--value V]... [--step S] [--pruned] [--failed REASON] [--dir RUNS]
-                  [--json]
+  lockstep sweep tell NAME TRIAL [--value V]... [--step S] [--pruned] [--failed REASON] [--released]
+                  [--dir RUNS] [--json]
         report the values of the objectives; with --step, those of an evaluation: answers whether the
-        trial should be stopped, which --pruned reports
+        trial should be stopped, which --pruned reports. --released: it has no result, and the next
+        `ask` hands it out again
 
 NAME is the name of a sweep, or its directory RUNS/.sweeps/NAME.
 RUNS is the directory of the runs, run.dir of the run file (default: runs).

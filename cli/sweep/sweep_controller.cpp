@@ -12,7 +12,6 @@
 #include "launch/environment/worker_env.h"
 #include "launch/workers/orphans.h"
 #include "sweep/pruning.h"
-#include "sweep/ranking.h"
 #include "sweep/search.h"
 #include "tracking/log/unix_time.h"
 #include "tracking/runs/run_tags.h"
@@ -87,11 +86,7 @@ void SweepController::start(TrialRuns& trial, int slot) {
 bool SweepController::is_used_up(const std::vector<Trial>& trials) const {
   const auto& budget = sweep_.file().budget;
   if (budget.time && std::chrono::steady_clock::now() - begin_ >= budget.time->value) return true;
-  if (!budget.target) return false;
-  const auto best = sweep::best_of({sweep_.file().first()}, trials);
-  const auto& objective = sweep_.file().first();
-  return !best.empty() &&
-         objective.loss(best.front().values.front()) <= objective.loss(*budget.target);
+  return sweep_.has_reached_target(trials);
 }
 
 SweepController::Running SweepController::next_trial() {
@@ -100,8 +95,7 @@ SweepController::Running SweepController::next_trial() {
   for (const auto& trial : trials) {
     const bool is_running = std::ranges::any_of(
         running_, [&](const Running& each) { return each->trial().number == trial.number; });
-    const bool is_ours = trial.by == TrialSource::Search || trial.by == TrialSource::Hand;
-    if (!trial.is_open() || !is_ours || is_running) continue;
+    if (!trial.is_open() || trial.is_handed_out || is_running) continue;
     if (auto running = take(trial.number)) return running;
   }
   while (const auto added = sweep_.add(TrialSource::Search))
@@ -114,7 +108,7 @@ SweepController::Running SweepController::take(int64_t number) {
   auto lock = sweep_.lock_trial(number);
   if (!lock.is_open()) return nullptr;
   auto trial = sweep_.find(number);
-  if (!trial || !trial->is_open()) return nullptr;
+  if (!trial || !trial->is_open() || trial->is_handed_out) return nullptr;
   sweep_.file().space.verify(trial->parameters);  // it may have been added by hand
   return std::make_unique<TrialRuns>(sweep_, std::move(*trial), std::move(lock), names_,
                                      options_.launch);

@@ -12,6 +12,7 @@
 #include "catalog/index/column_spool.h"
 #include "catalog/run_list.h"
 #include "cli/command_words.h"
+#include "cli/sweep/sweep_list.h"
 #include "cli/sweep/sweep_view.h"
 #include "cli/sweep/trial_runs.h"
 #include "core/config/config_text.h"
@@ -36,8 +37,8 @@ using sweep::TrialSource;
 using sweep::TrialState;
 using SweepWords = cxxopts::ParseResult;
 
-const std::vector<std::string> kSubcommands = {"show", "best", "stop", "export",
-                                               "add",  "ask",  "tell"};
+const std::vector<std::string> kSubcommands = {"list",   "show", "best", "stop",
+                                               "export", "add",  "ask",  "tell"};
 
 cxxopts::Options known_options(const std::string& command) {
   cxxopts::Options options("lockstep sweep " + command);
@@ -50,7 +51,7 @@ cxxopts::Options known_options(const std::string& command) {
   if (command == "add") add("run", "", text());
   if (command == "tell")
     add("value", "", cxxopts::value<std::vector<std::string>>())(
-        "step", "", cxxopts::value<int64_t>())("pruned", "")("failed", "", text());
+        "step", "", cxxopts::value<int64_t>())("pruned", "")("failed", "", text())("released", "");
   options.add_options(kPositional)("words", "", cxxopts::value<std::vector<std::string>>());
   options.parse_positional({"words"});
   return options;
@@ -64,7 +65,8 @@ std::vector<std::string> positional(const SweepWords& parsed) {
 SweepDirectory find_sweep(const std::string& command, const SweepWords& parsed) {
   const auto words = positional(parsed);
   if (words.empty())
-    throw config_error(fmt::format("lockstep sweep {}: missing name of the sweep", command));
+    throw config_error(fmt::format(
+        "lockstep sweep {}: missing name of the sweep; see `lockstep sweep list`", command));
   const auto& name = words.front();
   std::error_code error;
   if (fs::exists(fs::path(name) / "sweep.json", error))
@@ -231,11 +233,11 @@ void add_trial(const SweepDirectory& sweep, const SweepWords& parsed, std::ostre
 }
 
 void ask(const SweepDirectory& sweep, const SweepWords& parsed, std::ostream& out) {
-  const auto trial = sweep.add(TrialSource::Ask);
+  const auto trial = sweep.hand_out();
   if (parsed.count("json"))
     out << (trial ? handed_out(*trial) : Json({{"trial", nullptr}})).dump() << "\n";
   else
-    out << (trial ? trial_text(sweep, *trial) : "all trials of the budget are handed out") << "\n";
+    out << (trial ? trial_text(sweep, *trial) : "no more trials: the budget is used up") << "\n";
 }
 
 double parse_value(const std::string& text) {
@@ -256,12 +258,25 @@ std::string take_result(const SweepDirectory& sweep, const SweepWords& parsed, T
       throw config_error(
           fmt::format("lockstep sweep tell: expected {} --value, got {}", count, values.size()));
   };
+  const std::vector<const char*> kinds = {"step", "pruned", "failed", "released"};
+  if (std::ranges::count_if(kinds, [&](const char* kind) { return parsed.count(kind) > 0; }) > 1)
+    throw config_error(
+        "lockstep sweep tell: expected only one of --step, --pruned, --failed and --released");
   if (parsed.count("step")) {
     expect(1);
     auto others = sweep.trials();
     std::erase_if(others, [&](const Trial& other) { return other.number == trial.number; });
     trial.evaluations.push_back({parsed["step"].as<int64_t>(), values.front()});
-    return sweep::why_pruned(sweep.file().pruning, sweep.file().first(), trial.evaluations, others);
+    trial.reason =
+        sweep::why_pruned(sweep.file().pruning, sweep.file().first(), trial.evaluations, others);
+    return trial.reason;
+  }
+  trial.is_handed_out = false;
+  if (!parsed.count("pruned")) trial.reason.clear();
+  if (parsed.count("released")) {
+    expect(0);
+    trial.evaluations.clear();  // it begins again
+    return {};
   }
   trial.ended = tracking::unix_now();
   if (parsed.count("failed")) {
@@ -293,12 +308,12 @@ void tell(const SweepDirectory& sweep, const SweepWords& parsed, std::ostream& o
   if (number < 0) throw config_error("lockstep sweep tell: expected the number of a trial");
   const auto lock = sweep.lock_changes();
   auto trial = trial_at(sweep, "tell", number);
-  if (trial.by != TrialSource::Ask)
-    throw config_error(
-        fmt::format("lockstep sweep tell: trial {} was not handed out by ask", number));
   if (!trial.is_open())
     throw config_error(
         fmt::format("lockstep sweep tell: trial {} is already {}", number, name_of(trial.state)));
+  if (!trial.is_handed_out)
+    throw config_error(
+        fmt::format("lockstep sweep tell: trial {} is not handed out by ask", number));
   const auto reason = take_result(sweep, parsed, trial);
   sweep.write(trial);
   if (parsed.count("json"))
@@ -325,6 +340,10 @@ void run_sweep_subcommand(const std::vector<std::string>& words, std::ostream& o
                     command, suggest(command, kSubcommands)));
   auto known = known_options(command);
   const auto parsed = parse_words(known, words);
+  if (command == "list") {
+    refuse_more_than(0, command, parsed);
+    return print_sweeps(parsed["dir"].as<std::string>(), parsed.count("json") > 0, out);
+  }
   const auto sweep = find_sweep(command, parsed);
   if (command != "add") refuse_more_than(command == "tell" ? 2 : 1, command, parsed);
   if (command == "show" && parsed.count("json"))

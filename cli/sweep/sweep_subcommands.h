@@ -7,7 +7,7 @@
 
 namespace lockstep::cli {
 
-// Whether it is one of show, best, stop, export, add, ask, tell.
+// Whether it is one of list, show, best, stop, export, add, ask, tell.
 bool is_sweep_subcommand(const std::string& word);
 
 // `words`: the command and its arguments. Prints to `out`. Throws Config and Environment.

@@ -32,6 +32,16 @@ std::string parameters_text(const Trial& trial) {
   return text;
 }
 
+// Those without a result last.
+std::vector<Trial> best_first(const std::vector<sweep::Objective>& objectives,
+                              const std::vector<Trial>& trials) {
+  std::vector<Trial> sorted;
+  for (const auto place : sweep::ranked(objectives, trials)) sorted.push_back(trials[place]);
+  for (const auto& trial : trials)
+    if (!trial.counts()) sorted.push_back(trial);
+  return sorted;
+}
+
 std::string csv_cell(const std::string& text) {
   if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
   std::string quoted = "\"";
@@ -70,8 +80,8 @@ void print_outcome(const SweepDirectory& directory, std::ostream& out) {
   std::string counts;
   for (const auto& [state, count] : sweep::counts_of(trials))
     counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, state);
-  out << fmt::format("sweep {}: {} trials{}{}\n", directory.file().name, trials.size(),
-                     counts.empty() ? "" : ": ", counts);
+  out << fmt::format("sweep {}: {} trial{}{}{}\n", directory.file().name, trials.size(),
+                     trials.size() == 1 ? "" : "s", counts.empty() ? "" : ": ", counts);
   const auto best = sweep::best_of(directory.file().objective.all, trials);
   for (const auto& trial : best) out << "best: " << trial_text(directory, trial) << "\n";
   const bool is_default = directory.runs() == "runs";
@@ -81,17 +91,12 @@ void print_outcome(const SweepDirectory& directory, std::ostream& out) {
 
 void print_sweep(const SweepDirectory& directory, std::ostream& out) {
   const auto& file = directory.file();
-  auto trials = directory.trials();
-  const auto loss = [&](const Trial& trial) {
-    return std::pair(trial.state != sweep::TrialState::Finished,
-                     sweep::losses_of(file.objective.all, trial).front());
-  };
+  const auto trials = best_first(file.objective.all, directory.trials());
   std::vector<TextRow> rows(1, {"trial", "state"});
   for (const auto& objective : file.objective.all) rows.front().push_back(objective.metric);
   for (const auto& parameter : file.space.parameters) rows.front().push_back(parameter.key);
   rows.front().push_back("");
   const auto state = sweep::state_of(directory, trials);
-  std::ranges::stable_sort(trials, {}, loss);
   for (const auto& trial : trials) {
     auto& row = rows.emplace_back();
     row = {std::to_string(trial.number), name_of(trial.state)};

@@ -252,7 +252,7 @@ def test_the_directory_of_runs_is_a_file(job, place, ranks):
     ("train", "no run file given; see lockstep-trainer --help"),
     ("plan", "lockstep plan: no run file given; see lockstep plan --help"),
     ("runs", "lockstep runs: a command is missing; valid: list, show, "),
-    ("sweep", "lockstep sweep: a sweep file (*.yaml) or a command is missing; valid: show, best, "),
+    ("sweep", "lockstep sweep: a sweep file (*.yaml) or a command is missing; valid: list, show, best, "),
     ("ui token", "lockstep ui token: missing add, remove or list; see lockstep ui token --help"),
     ("artifacts", "lockstep artifacts: a command is missing; valid: list, show, "),
     ("ckpt", "lockstep ckpt: a command is missing; valid: list, verify, "),

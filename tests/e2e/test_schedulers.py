@@ -18,6 +18,7 @@ from network import Network
 from processes import BIN, LOCKSTEP, TIMEOUT_S, SOURCE, TRAINER, find, wait_until
 from safetensors_file import assert_same_bits, checkpoints, last_weights
 from slurm_cluster import SlurmCluster
+from test_sweep import Sweep
 
 STEPS = "train.max_steps=6"
 ENDLESS = ["train.epochs=100000", "checkpoint.every=20 steps", "tracking.ranks=main"]
@@ -171,6 +172,44 @@ def test_requeued_job_resumes_its_run(slurm, job, why):
     assert steps == sorted(set(steps))
     assert (run_dir / "logs" / "node_1" / "attempt_1").is_dir()
     wait_until(lambda: not find(job.file), TIMEOUT_S, "every process is gone")
+
+
+def test_tasks_of_an_array_run_one_sweep(slurm, job):
+    """Each trial once, although one of the tasks is canceled: another one continues its trial."""
+    long, short = (["train.max_steps=1000000"], ["train.max_steps=4"])
+    sweep = Sweep(job, "array", space={"train.max_steps": {"choice": [4, 1000000]}}, budget={"trials": 6},
+                  overrides=["train.epochs=1000000", "train.eval_every=4 steps", "checkpoint.every=20 steps"])
+    sweep.create(long, long, long, short, short, short)
+    command = ["sbatch", "--array=0-2", "--output=task-%a.out", "--parsable", EXAMPLES / "slurm" / "sweep.sbatch", sweep.file]
+    number = slurm.run(command, job.directory, PATH=f"{BIN}:{slurm.environment()['PATH']}").out.strip()
+
+    def runs(state):
+        return [run["id"] for run in job.list() if run["state"] == state]
+
+    def is_in_queue(tasks):
+        return bool(slurm.run(["squeue", "--noheader", "--jobs", tasks], job.directory).out.strip())
+
+    # Each task has a long trial, so it takes no other before that is stopped.
+    wait_until(lambda: len({path.parts[-3] for path in job.runs.glob("*/checkpoints/[0-9]*")}) == 3, TIMEOUT_S, "three checkpoints")
+    assert slurm.run(["scancel", f"{number}_1"], job.directory).code == 0
+    wait_until(lambda: not is_in_queue(f"{number}_1"), TIMEOUT_S, "the canceled task has left the queue")
+    (left,), (first, second) = runs("preempted"), runs("running")
+    saved = checkpoints(job.runs / left)[-1]
+    job.query("stop", first)
+    wait_until(lambda: checkpoints(job.runs / left)[-1] > saved, TIMEOUT_S, "another task continues the trial that was left")
+    job.query("stop", left)
+    job.query("stop", second)
+    wait_until(lambda: not is_in_queue(number), TIMEOUT_S, "all tasks have left the queue")
+
+    outputs = [(job.directory / f"task-{task}.out").read_text() for task in range(3)]
+    shown = sweep.json("show")
+    assert shown["state"] == "done" and shown["counts"]["finished"] == 6, outputs
+    assert sorted(runs("finished")) == sorted(run for trial in shown["trials"] for run in trial["runs"])
+    ended = [re.findall(r"^trial (\d+)  finished", output, re.MULTILINE) for output in outputs]
+    assert sorted(sum(ended, [])) == list("012345")
+    assert ended[0] and not ended[1] and ended[2]
+    steps = [step for step, _ in job.series(left, "eval/loss")]
+    assert steps == sorted(set(steps))  # it was continued, not started again
 
 
 # ---- mpirun

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import lockstep
 import processes
 from conftest import MNIST
 from processes import LOCKSTEP, SOURCE, TIMEOUT_S, TRAINER, wait_until
@@ -264,9 +265,147 @@ def test_other_programs_ask_and_tell(job):
     assert sweep.json("tell", 2, "--failed", "out of memory")["trial"] == 2
     assert sweep.json("ask") == {"trial": None}  # the budget
     assert [trial["state"] for trial in sweep.trials()] == ["finished", "pruned", "failed"]
+    assert sweep.trials()[1]["reason"].startswith("eval/loss 0.6 at evaluation 1 ")
     assert sweep.json("best")[0]["number"] == 0
     refused(sweep.command("tell", 0, "--value", 1), "trial 0 is already finished")
     refused(sweep.command("tell", 7, "--value", 1), "there is no trial 7")
+
+
+def test_a_trial_that_was_handed_out_is_released(job):
+    """Begun again by the next that asks, or by the sweep itself; a trial that is added comes first."""
+    sweep = Sweep(job, "released", space=LEARNING_RATE, budget={"trials": 3}, pruning={"name": "asha", "factor": 2})
+    sweep.create(["optimizer.lr=0.1"])
+    assert sweep.json("ask")["parameters"] == {"optimizer.lr": 0.1}
+    first, second = sweep.json("ask"), sweep.json("ask")
+    assert [first["trial"], second["trial"], sweep.json("ask")["trial"]] == [1, 2, None]
+    sweep.json("tell", 1, "--step", 10, "--value", 0.5)
+    refused(sweep.command("tell", 1, "--released", "--pruned"), "expected only one of --step, --pruned, --failed and --released")
+    assert sweep.json("tell", 1, "--released")["trial"] == 1
+    refused(sweep.command("tell", 1, "--value", 1), "trial 1 is not handed out by ask")
+    assert sweep.json("ask") == first
+    assert sweep.json("ask") == {"trial": None}
+    sweep.json("tell", 0, "--value", 0.5)
+    sweep.json("tell", 1, "--value", 0.5)
+    assert "evaluations" not in sweep.trials()[1]
+    assert sweep.run().code == 0  # the last one is still handed out
+    assert [trial["state"] for trial in sweep.trials()] == ["finished", "finished", "open"] and job.list() == []
+    sweep.json("tell", 2, "--released")
+    assert sweep.run().code == 0
+    last = sweep.trials()[2]
+    assert last["state"] == "finished" and last["parameters"] == second["parameters"] and last["runs"] == [job.list()[0]["id"]]
+
+
+def reported(job, name, values, **settings):
+    """A sweep with results of another program: the objectives of each trial."""
+    space = {"optimizer.lr": {"choice": [10.0**-place for place in range(4)]}}
+    sweep = Sweep(job, name, **{"space": space, "search": {"name": "grid"}, **settings})
+    sweep.create()
+    for trial, results in enumerate(values):
+        assert sweep.json("ask")["trial"] == trial
+        sweep.json("tell", trial, *(word for value in results for word in ("--value", value)))
+    return sweep
+
+
+TWO = [{"metric": "eval/loss"}, {"metric": "eval/accuracy", "direction": "maximize"}]
+
+
+def test_two_objectives_have_a_front(job):
+    sweep = reported(job, "front", [(0.5, 0.9), (0.2, 0.7), (0.6, 0.8)], objective=TWO)
+    assert sweep.json("ask")["trial"] == 3
+    best = ["trial 0  finished  eval/loss 0.5  eval/accuracy 0.9  optimizer.lr 1",
+            "trial 1  finished  eval/loss 0.2  eval/accuracy 0.7  optimizer.lr 0.1"]
+    assert sweep.command("best").out.splitlines() == best
+    assert [trial["number"] for trial in sweep.json("show")["best"]] == [0, 1]
+    assert sweep.command("show").out.splitlines() == [
+        "front: stopped",
+        "trial  state     eval/loss  eval/accuracy  optimizer.lr",
+        "0      finished  0.5        0.9            1",
+        "1      finished  0.2        0.7            0.1",
+        "2      finished  0.6        0.8            0.01",
+        "3      open      -          -              0.001",
+        "sweep front: 4 trials: 3 finished, 1 open",
+        *(f"best: {line}" for line in best),
+        f"inspect with: lockstep sweep show front --dir {job.runs}",
+    ]
+    refused(sweep.command("best", "-o", "best.yaml"), "2 trials are best, none in all objectives; choose one with --trial")
+    assert sweep.command("best", "--trial", 2, "-o", "best.yaml").out == "trial 2  finished  eval/loss 0.6  eval/accuracy 0.8  optimizer.lr 0.01\n"
+    chosen = yaml.safe_load((job.directory / "best.yaml").read_text())
+    assert chosen["optimizer"] == {**job.config["optimizer"], "lr": 0.01} and chosen["data"] == job.config["data"]
+    refused(sweep.command("best", "--trial", 4), "there is no trial 4")
+
+
+def test_sweeps_are_listed(job):
+    def listed(*options):
+        return processes.run([LOCKSTEP, "sweep", "list", "--dir", job.runs, *options], job.directory)
+
+    refused(listed(), f"there is no runs directory at '{job.runs}'")
+    job.runs.mkdir()
+    assert listed().out == f"no sweeps in '{job.runs}' yet\n"
+    reported(job, "first", [(0.5, 0.9), (0.2, 0.7)], objective=TWO).json("ask")
+    reported(job, "second", [(0.5,), (0.125,)], budget={"trials": 2})
+    Sweep(job, "third", space=LEARNING_RATE, budget={"trials": 2}).create()
+    (job.runs / ".sweeps" / "begun").mkdir()  # by a process that is just creating it
+    assert listed().out.splitlines() == [
+        "name    state    trials              best",
+        "third   stopped  -                   -",
+        "second  done     2 finished          trial 1  eval/loss 0.125",
+        "first   stopped  1 open, 2 finished  2 trials",
+    ]
+    third, second, _ = json.loads(listed("--json").out)
+    assert third["counts"] == {"open": 0, "finished": 0, "pruned": 0, "failed": 0} and third["best"] == []
+    assert second["best"][0]["parameters"] == {"optimizer.lr": 0.1} and "trials" not in second
+    (job.runs / ".sweeps" / "third" / "sweep.json").write_text("{")
+    lines = listed().out.splitlines()
+    assert lines[1].startswith("second ") and lines[3].startswith("third   unreadable  -")
+    assert "sweep.json" in json.loads(listed("--json").out)[2]["problem"]
+    refused(listed("first"), "lockstep sweep list: unexpected argument 'first'")
+
+
+def test_trials_are_exported_as_json_lines(job):
+    sweep = reported(job, "lines", [(0.5,)])
+    sweep.json("ask")
+    sweep.json("tell", 1, "--failed", "out of memory")
+    row = {"by": "ask", "runs": [], "reason": ""}
+    expected = [{"trial": 0, "state": "finished", "eval/loss": 0.5, "optimizer.lr": 1.0, **row},
+                {"trial": 1, "state": "failed", "eval/loss": None, "optimizer.lr": 0.1, **row, "reason": "out of memory"}]
+    assert [json.loads(line) for line in sweep.command("export", "--format", "jsonl").out.splitlines()] == expected
+    assert sweep.command("export", "--format", "jsonl", "-o", "trials.jsonl").out == ""
+    assert (job.directory / "trials.jsonl").read_text() == sweep.command("export", "--json").out
+    refused(sweep.command("export", "--format", "json"), "--format 'json' is unknown; did you mean 'jsonl'?")
+
+
+def test_a_sweep_ends_when_its_target_is_reached(job):
+    accuracy = {"metric": "eval/accuracy", "direction": "maximize"}
+    sweep = reported(job, "target", [(0.5,), (0.7,)], objective=accuracy, search={"name": "random"}, budget={"target": 0.6})
+    assert sweep.json("ask") == {"trial": None}
+    assert sweep.command("ask").out == "no more trials: the budget is used up\n"
+    assert sweep.run().code == 0
+    shown = sweep.json("show")
+    assert shown["state"] == "done" and len(shown["trials"]) == 2 and job.list() == []
+
+
+def test_no_trial_is_started_after_the_time(job):
+    settings = {"space": LEARNING_RATE, "search": {"name": "random"}}
+    sweep = Sweep(job, "time", **settings, budget={"time": "1 ms", "trials": 2})
+    ended = sweep.run()
+    assert ended.code == 0 and ended.err == "", ended.err
+    shown = sweep.json("show")
+    assert shown["state"] == "stopped" and len(shown["trials"]) <= 1  # none, if the process was slow
+    Sweep(job, "time", **settings, budget={"time": "10 h", "trials": 2})
+    assert sweep.run().code == 0
+    assert sweep.json("show")["counts"]["finished"] == 2
+
+
+def test_the_last_or_the_best_value_of_a_run_counts(job):
+    with lockstep.init(name="curve", dir=job.runs, agent=False, config={"optimizer": {"lr": 0.1}}) as run:
+        for step, (loss, accuracy) in enumerate([(3, 0.5), (1, 0.7), (2, 0.6)]):
+            run.log({"eval/loss": loss, "eval/accuracy": accuracy}, step=step)
+    for name, expected in ("last", [2, 0.6]), ("best", [1, 0.7]):
+        objectives = [{**objective, "value": name} for objective in TWO]
+        sweep = Sweep(job, name, space=LEARNING_RATE, objective=objectives, budget={"trials": 1})
+        sweep.create()
+        added = sweep.json("add", "--run", run.id)
+        assert added["values"] == expected and added["parameters"] == {"optimizer.lr": 0.1}
 
 
 def test_two_controllers_are_refused_and_a_stopped_sweep_leaves_its_trial_open(job):

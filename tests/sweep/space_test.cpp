@@ -78,6 +78,27 @@ TEST_CASE("impossible conditions and invalid parameters are refused") {
   refused("{}", "a map of run file keys");
 }
 
+TEST_CASE("conditions that exclude each other are refused") {
+  const std::string choices = "a: {choice: [1, 2, 3]}\nb: {choice: [1, 2], when: {a: [2, 3]}}\n";
+  const auto refused = [&](const std::string& yaml, const std::string& text) {
+    CHECK_THROWS_WITH(read_space(choices + yaml), EndsWith(text));
+  };
+  refused("c: {uniform: [0, 1], when: {a: 1, b: 2}}",
+          "sweep.yaml:3: space.c.when: never holds: c needs a: 1, b needs a: [2,3]");
+  refused(
+      "c: {choice: [x], when: {b: 2}}\nd: {choice: [y], when: {a: 2}}\n"
+      "e: {int: [1, 9], when: {d: y, c: x, b: 1}}",
+      "space.e.when: never holds: e needs b: 1, c needs b: 2");
+  refused(
+      "c: {choice: [x], when: {a: 2}}\nd: {int: [1, 9], when: {c: x, f: y}}\n"
+      "f: {choice: [y], when: {a: 3}}",
+      "space.d.when: never holds: c needs a: 2, f needs a: 3");
+  refused(
+      "o: {choice: [{n: x, k: 1}, {n: y, k: 2}, {n: y}]}\nc: {int: [1, 9], when: {o.n: x, o.k: 2}}",
+      "space.c.when: never holds: c needs o.n: \"x\", c needs o.k: 2");
+  CHECK_NOTHROW(read_space(choices + "c: {uniform: [0, 1], when: {a: [1, 3], b: 2}}"));
+}
+
 TEST_CASE("points are compared with the space") {
   const auto space = read_space(kConditional + "n: {int: [1, 4]}\n");
   const auto problem = [&](const Point& point) -> std::string {

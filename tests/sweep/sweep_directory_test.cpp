@@ -77,6 +77,28 @@ TEST_CASE("only the budget of a sweep with trials may change") {
   refused(changed, kRun, "number of ranks");
 }
 
+TEST_CASE("a sweep is complete with its last trial, or when its target is reached") {
+  const TemporaryDirectory dir;
+  auto info = info_of();
+  info.file.budget.trials = 3;
+  info.file.budget.target = 0.5;
+  const auto sweep = SweepDirectory::open_or_create(dir / "s", info, kRun);
+  for (const auto value : {0.6, std::nan(""), 0.5}) {
+    CHECK_FALSE(sweep.is_complete(sweep.trials()));
+    auto trial = *sweep.add(TrialSource::Ask);
+    trial.state = TrialState::Finished;
+    trial.values = {value};
+    sweep.write(trial);
+    CHECK(sweep.has_reached_target(sweep.trials()) == (value == 0.5));
+  }
+  CHECK(sweep.is_complete(sweep.trials()));
+  CHECK_FALSE(sweep.add(TrialSource::Search));
+  info.file.budget.trials = 4;
+  CHECK(SweepDirectory::open_or_create(dir / "s", info, kRun).is_complete(sweep.trials()));
+  info.file.budget.target = 0.4;
+  CHECK_FALSE(SweepDirectory::open_or_create(dir / "s", info, kRun).is_complete(sweep.trials()));
+}
+
 TEST_CASE("one process at a time runs a sweep") {
   const TemporaryDirectory dir;
   const auto sweep = SweepDirectory::open_or_create(dir / "s", info_of(), kRun);
@@ -123,6 +145,32 @@ TEST_CASE("trials written by hand need a number and parameters only; corrupt one
   write_file_durably(dir.path() / "s/trials/00006.json", "{");
   CHECK_THROWS_WITH(sweep.trials(), Contains("00006.json"));
   CHECK_THROWS_AS(SweepDirectory(dir / "none"), Error);
+}
+
+TEST_CASE("a trial is handed out once, until it is released, and not while a process runs it") {
+  const TemporaryDirectory dir;
+  auto info = info_of();
+  info.file.budget.trials = 3;
+  const auto sweep = SweepDirectory::open_or_create(dir / "s", info, kRun);
+  sweep.add(TrialSource::Search);
+  sweep.add(TrialSource::Hand, Point{{"x", 0.25}});
+  {
+    const auto running = sweep.lock_trial(1);
+    CHECK(sweep.hand_out()->number == 2);
+    CHECK_FALSE(sweep.hand_out());
+  }
+  CHECK(sweep.hand_out()->parameters == Point{{"x", 0.25}});
+  CHECK(sweep.find(1)->is_handed_out);
+  CHECK(sweep.find(1)->by == TrialSource::Hand);
+  CHECK_FALSE(sweep.hand_out());
+  auto released = *sweep.find(2);
+  released.is_handed_out = false;
+  sweep.write(released);
+  CHECK(sweep.hand_out()->number == 2);
+  CHECK_FALSE(sweep.hand_out());  // the budget
+  write_file_durably(dir.path() / "s/trials/00003.json",
+                     R"({"number": 3, "parameters": {"x": 2}})");
+  CHECK_THROWS_WITH(sweep.hand_out(), Contains("x: 2 is not a number from 0 to 1"));
 }
 
 TEST_CASE("settings without effect are refused") {

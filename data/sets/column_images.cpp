@@ -72,6 +72,7 @@ class ColumnImages : public Dataset {
         contents_(files_.count()) {
     for (size_t number = 0; number < files_.count(); ++number)
       is_lazy_ &= files_.rows(number).has_value();
+    if (!is_lazy_) files_.fetch_all_ahead();
     int64_t total = 0;
     bool has_rows = false;
     for (size_t number = 0; number < files_.count(); ++number) {

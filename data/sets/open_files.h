@@ -39,6 +39,7 @@ class OpenFiles {
     formats::pin_versions(paths());
   }
 
+  const formats::PartitionedFiles& all() const { return files_; }
   size_t count() const { return files_.files().size(); }
   const std::filesystem::path& path(size_t number) const { return files_.files()[number].path; }
   // nullopt: not known before the file is opened.

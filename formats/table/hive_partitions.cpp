@@ -210,15 +210,17 @@ std::vector<PartitionFile> partition_files(const std::string& path, const Extens
   return files;
 }
 
-PartitionedFiles::PartitionedFiles(std::vector<PartitionFile> files, Open open_file)
-    : files_(std::move(files)), open_file_(std::move(open_file)) {
+PartitionedFiles::PartitionedFiles(std::vector<PartitionFile> files, Open open_file,
+                                   std::vector<IndexedColumn> columns)
+    : files_(std::move(files)), open_file_(std::move(open_file)), columns_(std::move(columns)) {
   for (size_t key = 0; key < files_.front().keys.size(); ++key)
     keys_are_text_.push_back(!std::ranges::all_of(
         files_, [&](const auto& file) { return is_number(file.keys[key].second); }));
 }
 
 std::unique_ptr<ColumnarFile> PartitionedFiles::open(size_t number) const {
-  const auto& [path, keys, rows, bytes] = files_[number];
+  const auto& path = files_[number].path;
+  const auto& keys = files_[number].keys;
   auto file = open_file_(path);
   if (keys.empty()) return file;
   std::vector<ConstantColumn> constants;

@@ -44,7 +44,9 @@ struct TableColumn {
 enum class ColumnKind {
   Unknown,
   Lists,  // of numbers
-  Numbers
+  Numbers,
+  Texts,
+  Bytes  // also encoded images
 };
 
 struct DataTable {

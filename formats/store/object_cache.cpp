@@ -72,12 +72,7 @@ ObjectStore& ObjectCache::store_of(const StorePath& place) {
 ObjectInfo ObjectCache::request_info(const StorePath& place) {
   auto& store = store_of(place);
   try {
-    auto object = retries_.run([&] {
-      const auto begin = Clock::now();
-      auto info = store.info(place.key);
-      reads_.note_latency(Clock::now() - begin);
-      return info;
-    });
+    auto object = retries_.run([&] { return reads_.info(store, place.key); });
     // Copies of other processes can be of another version.
     if (object.tag.empty() && object.modified == 0) object.tag = unknown_version_;
     return object;

@@ -21,7 +21,7 @@
 #include "data/sampling/sampling.h"
 #include "data/sampling/split.h"
 #include "formats/images/decode.h"
-#include "formats/store/object_cache.h"
+#include "formats/store/process_cache.h"
 #include "lockstep/part.h"
 
 using namespace lockstep;

@@ -8,6 +8,7 @@
 #include "core/system/crc32c.h"
 #include "formats/mapped_file.h"
 #include "formats/path_list.h"
+#include "formats/store/process_cache.h"
 #include "lockstep/error.h"
 
 int main(int, char** argv) {

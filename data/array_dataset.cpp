@@ -202,14 +202,11 @@ ArrayDataset::OpenShard ArrayDataset::open(size_t number) const {
 ArrayDataset::OpenShard ArrayDataset::reopen(size_t number) const {
   // The cache lets one thread at a time load a shard.
   if (only_) return *std::exchange(only_, std::nullopt);
-  try {
+  return of_shard([&] {
     auto shard = unchanged_.open(number, files_.files[number], [&] { return open(number); });
     verify_as_counted(number, shard);
     return shard;
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::Config) throw;
-    throw ShardError(error.what());
-  }
+  });
 }
 
 // Memory accesses depend on these, so size and time of the file are not sufficient.

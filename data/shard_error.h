@@ -13,6 +13,17 @@ class ShardError : public Error {
   explicit ShardError(const std::string& message) : Error(ErrorKind::Config, message) {}
 };
 
+// Returns act(), which uses a shard. A Config error becomes a ShardError.
+template <class Act>
+auto of_shard(const Act& act) {
+  try {
+    return act();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Config) throw;
+    throw ShardError(error.what());
+  }
+}
+
 // Whether the error is about single samples, which can be skipped: not a bug, a bad shard, or
 // storage that fails or changes during the run.
 inline bool is_of_samples(const Error& error) {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/printable.h"
+#include "formats/store/process_cache.h"
 
 namespace lockstep::formats {
 namespace {
@@ -158,6 +159,17 @@ void fetch_ahead(const std::vector<std::filesystem::path>& files,
   std::vector<std::filesystem::path> chosen;
   for (const auto number : numbers) chosen.push_back(files[number]);
   fetch_ahead(chosen);
+}
+
+void for_each_file(const std::vector<std::filesystem::path>& files,
+                   const std::function<void(size_t)>& act) {
+  if (!files.empty() && has_scheme(files.front()))
+    return object_cache().for_each(std::ssize(files), act);
+  for (size_t i = 0; i < files.size(); ++i) act(i);
+}
+
+void read_stored(const std::filesystem::path& file, int64_t offset, std::span<uint8_t> out) {
+  object_cache().read(parse_store_path(file), offset, out);
 }
 
 int64_t stored_bytes(const std::filesystem::path& file) {

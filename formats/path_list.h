@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -46,6 +47,13 @@ void fetch_ahead(const std::vector<std::filesystem::path>& files,
 // From now on, the versions of those in a store are the ones of their listings or, without one, those
 // that are now requested, several at a time: others are errors when they are opened.
 void pin_versions(const std::vector<std::filesystem::path>& files);
+
+// Calls act(i) for the number of each file: in order, or several at a time if the first one is in a store.
+void for_each_file(const std::vector<std::filesystem::path>& files,
+                   const std::function<void(size_t)>& act);
+
+// Reads bytes of a file of a store from `offset` on, all of `out`, and does not fetch the rest of it. Throws as ObjectCache.
+void read_stored(const std::filesystem::path& file, int64_t offset, std::span<uint8_t> out);
 
 // The bytes of a file of a store, as in its listing if list_files() listed it. Throws as ObjectCache.
 int64_t stored_bytes(const std::filesystem::path& file);

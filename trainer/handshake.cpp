@@ -8,7 +8,7 @@
 #include "core/printable.h"
 #include "core/system/crc32c.h"
 #include "distributed/objects.h"
-#include "formats/store/object_cache.h"
+#include "formats/store/process_cache.h"
 #include "lockstep/error.h"
 
 namespace lockstep::trainer {

@@ -4,7 +4,7 @@
 
 #include "core/standard_exceptions.h"
 #include "core/system/durable_file.h"
-#include "formats/store/object_cache.h"
+#include "formats/store/process_cache.h"
 #include "launch/report/error_file.h"
 #include "launch/report/launch_report.h"
 #include "launch/workers/group_member.h"

@@ -72,18 +72,21 @@ class ColumnImages : public Dataset {
         contents_(files_.count()) {
     for (size_t number = 0; number < files_.count(); ++number)
       is_lazy_ &= files_.rows(number).has_value();
+    if (!is_lazy_) files_.fetch_all_ahead();
+    if (!files_.all().columns().empty()) verify_indexed();
+    // One is opened at the start, to report what is wrong with it; not of a store, which would send all of it.
+    bool is_one_open = is_lazy_ && formats::has_scheme(files_.path(0));
     int64_t total = 0;
-    bool has_rows = false;
     for (size_t number = 0; number < files_.count(); ++number) {
       int64_t rows = files_.rows(number).value_or(0);
-      if (!is_lazy_ || rows == 0 || !has_rows) {  // an empty one is not opened later
+      if (!is_lazy_ || rows == 0 || !is_one_open) {  // an empty one is not opened later
         const auto file = files_.open(number);
         const auto found = contents_of(number, *file);
         rows = std::ssize(found->labels);
-        if (rows > 0 && !has_rows)  // reports a wrong type
+        if (rows > 0 && !is_one_open)  // reports a wrong type
           file->read_bytes(found->place_of(0), config_.image);
       }
-      has_rows |= rows > 0;
+      is_one_open |= rows > 0;
       ends_.push_back(total += rows);
     }
     const auto path = printable(config.path, 400);
@@ -112,8 +115,8 @@ class ColumnImages : public Dataset {
         for (size_t i = 0; i < rows.size(); ++i) {
           const auto sample = first + rows[i];
           const auto bytes = file.read_bytes(contents.place_of(rows[i]), config_.image);
-          const auto name = fmt::format("sample {} ({}: row {})", sample,
-                                        printable(files_.path(number).string(), 400), rows[i] + 1);
+          const auto name =
+              fmt::format("sample {} ({}: row {})", sample, name_of(number), rows[i] + 1);
           pipeline_.load(bytes, name, {request.seed, request.epoch, sample},
                          pixels + static_cast<size_t>(places[i]) * pipeline_.num_values());
           labels[places[i]] = contents.labels[static_cast<size_t>(rows[i])];
@@ -163,6 +166,32 @@ class ColumnImages : public Dataset {
     }
   }
 
+  std::string name_of(size_t number) const { return printable(files_.path(number).string(), 400); }
+  Error packed_error(size_t number) const {
+    return config_error(name_of(number) +
+                        ": it is compressed, so single images cannot be read: write it without "
+                        "compression; images are compressed already");
+  }
+
+  // What an index says of all files.
+  void verify_indexed() const {
+    using formats::ColumnKind;
+    std::vector<std::string> names;
+    for (const auto& column : files_.all().columns()) names.push_back(column.name);
+    formats::used_columns({.columns = {config_.image, config_.label}}, names, name_of(0));
+    for (const auto& [name, kind, encoding] : files_.all().columns()) {
+      const auto refused = [&](const char* valid) {
+        return config_error(fmt::format("{}: column '{}' is {}, not {}", name_of(0),
+                                        printable(name), printable(encoding), valid));
+      };
+      if (name == config_.image && kind != ColumnKind::Bytes) throw refused("jpeg, png or bytes");
+      if (name == config_.label && kind != ColumnKind::Numbers && kind != ColumnKind::Texts)
+        throw refused("a number or str");
+    }
+    for (size_t number = 0; number < files_.count(); ++number)
+      if (files_.all().files()[number].is_packed) throw packed_error(number);
+  }
+
   // Read once.
   std::shared_ptr<const Contents> contents_of(size_t number,
                                               const formats::ColumnarFile& file) const {
@@ -170,12 +199,9 @@ class ColumnImages : public Dataset {
       const MutexLock lock(mutex_);
       if (contents_[number]) return contents_[number];
     }
-    const auto name = printable(files_.path(number).string(), 400);
+    const auto name = name_of(number);
     formats::used_columns({.columns = {config_.image, config_.label}}, file.columns(), name);
-    if (!file.has_row_access())
-      throw config_error(name +
-                         ": it is compressed, so single images cannot be read: write it without "
-                         "compression; images are compressed already");
+    if (!file.has_row_access()) throw packed_error(number);
     auto found = std::make_shared<Contents>();
     const auto rows = file.row_groups();
     for (size_t group = 0; group < rows.size(); ++group) {

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -34,16 +33,13 @@ class OpenFiles {
         opened_(count()),
         unchanged_(count()),
         mapped_([this](size_t number, SharedWork&) { return open_mapped(number); }) {
-    std::vector<std::filesystem::path> paths;
     int64_t largest = 0;
-    for (const auto& file : files_.files()) {
-      paths.push_back(file.path);
-      largest = std::max(largest, file.bytes.value_or(0));
-    }
-    if (are_mapped_) max_mapped_ = formats::max_open_files(paths, kMaxMapped, largest);
-    formats::pin_versions(paths);
+    for (const auto& file : files_.files()) largest = std::max(largest, file.bytes.value_or(0));
+    if (are_mapped_) max_mapped_ = formats::max_open_files(paths(), kMaxMapped, largest);
+    formats::pin_versions(paths());
   }
 
+  const formats::PartitionedFiles& all() const { return files_; }
   size_t count() const { return files_.files().size(); }
   const std::filesystem::path& path(size_t number) const { return files_.files()[number].path; }
   // nullopt: not known before the file is opened.
@@ -55,19 +51,27 @@ class OpenFiles {
     for (const auto number : numbers) paths.push_back(path(number));
     formats::fetch_ahead(paths);
   }
-  void fetch_all_ahead() const {
-    std::vector<size_t> all(count());
-    std::iota(all.begin(), all.end(), 0);
-    fetch_ahead(all);
+  void fetch_all_ahead() const { formats::fetch_ahead(paths()); }
+  // The same, and waits until each was there.
+  void fetch_all() const {
+    fetch_all_ahead();
+    for (const auto& file : files_.files()) const formats::LocalFile copy(file.path);
   }
 
-  // Opens a file; one that is not mapped stays open. Throws as PartitionedFiles::open().
-  File open(size_t number) {
-    if (are_mapped_) return open_mapped(number);
-    return opened_[number] = files_.open(number);
-  }
+  // Whether files are fetched later than they are opened: of files in an object store that are not mapped,
+  // only the metadata are read before.
+  bool are_fetched_later() const { return !are_mapped_ && formats::has_scheme(path(0)); }
 
-  // Calls `use` with a file, which must have been opened if it is not mapped. Throws as
+  // Opens all files, if they are not mapped: then they stay open. Throws as PartitionedFiles::open().
+  void open_all() {
+    if (are_mapped_) return;
+    formats::for_each_file(paths(),
+                           [this](size_t number) { opened_[number] = files_.open(number); });
+  }
+  // Throws as PartitionedFiles::open().
+  File open(size_t number) const { return opened_[number] ? opened_[number] : open_mapped(number); }
+
+  // Calls `use` with a file; not before open_all(). Throws as
   // PartitionedFiles::open(), and Environment if a mapped file was changed since it was first opened.
   template <class Use>
   void use(size_t number, const Use& use) const {
@@ -76,6 +80,11 @@ class OpenFiles {
   }
 
  private:
+  std::vector<std::filesystem::path> paths() const {
+    std::vector<std::filesystem::path> paths;
+    for (const auto& file : files_.files()) paths.push_back(file.path);
+    return paths;
+  }
   File open_mapped(size_t number) const {
     return unchanged_.open(number, path(number), [&] { return files_.open(number); });
   }

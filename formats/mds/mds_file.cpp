@@ -173,6 +173,17 @@ std::string splits_in(const fs::path& folder) {
   return names.empty() ? "" : fmt::format("; set path to one of its folders with one: {}", names);
 }
 
+ColumnKind kind_of(const MdsColumn& column) {
+  switch (column.kind) {
+    case MdsKind::Number:
+    case MdsKind::NumberText: return ColumnKind::Numbers;
+    case MdsKind::Text: return ColumnKind::Texts;
+    case MdsKind::Array: return ColumnKind::Lists;
+    case MdsKind::Bytes: return ColumnKind::Bytes;
+    default: return ColumnKind::Unknown;
+  }
+}
+
 MdsIndex read_index(const fs::path& path) {
   const MappedFile file(path);
   return file.read([&](std::span<const uint8_t> bytes) {
@@ -203,18 +214,26 @@ PartitionedFiles mds_shards(const std::string& path) {
       throw config_error(fmt::format("{}: it names {}, which is missing",
                                      printable(index_path.string(), kMaxPathShown),
                                      printable(shard.raw_name)));
-    files.push_back({.path = file, .keys = {}, .rows = shard.samples, .bytes = shard.raw_bytes});
+    files.push_back({.path = file,
+                     .keys = {},
+                     .rows = shard.samples,
+                     .bytes = shard.raw_bytes,
+                     .is_packed = is_packed});
     if (!shards.emplace(file, std::pair(std::move(shard), is_packed)).second)
       throw config_error(
           fmt::format("{}: it names {} twice", printable(index_path.string(), kMaxPathShown),
                       printable(file.lexically_relative(index_path.parent_path()).string())));
   }
+  std::vector<IndexedColumn> known;
+  for (const auto& column : index.columns)
+    known.push_back({column.name, kind_of(column), column.encoding});
   return {std::move(files),
           [columns = std::make_shared<const std::vector<MdsColumn>>(std::move(index.columns)),
            shards = std::move(shards)](const fs::path& file) -> std::unique_ptr<ColumnarFile> {
             const auto& [shard, is_packed] = shards.at(file);
             return std::make_unique<MdsFile>(file, columns, shard, is_packed);
-          }};
+          },
+          std::move(known)};
 }
 
 }  // namespace lockstep::formats

@@ -2,6 +2,7 @@
 // library, depends on Arrow.
 #include <arrow/api.h>
 #include <arrow/io/file.h>
+#include <arrow/io/memory.h>
 #include <fmt/format.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/file_reader.h>
@@ -60,12 +61,16 @@ class ArrowParquetFile final : public ColumnarFile {
           : environment_error(name_ + ": cannot be read: " + std::strerror(errno));
     if (!S_ISREG(status.st_mode)) throw config_error(name_ + ": is not a regular file");
     opened_ = identity_in(status);
-    metadata_ = unchanged([&] { return parquet::ReadMetaData(open()); });
-    guarded(name_, [&] {
-      schema_ = metadata_->schema();
-      verify_rows(opened_.size);
-      units_ = units_of_columns(*schema_, metadata_->key_value_metadata(), name_);
-    });
+    use_metadata(unchanged([&] { return parquet::ReadMetaData(open()); }));
+  }
+
+  // What the footer of a file with this many bytes says. `footer`: the end of the file, with all of it.
+  // read() must not be called.
+  ArrowParquetFile(std::span<const uint8_t> footer, int64_t bytes, const std::string& name)
+      : name_(name), opened_{.size = bytes} {
+    const auto source = std::make_shared<arrow::io::BufferReader>(
+        arrow::Buffer::Wrap(footer.data(), footer.size()));
+    use_metadata(guarded(name_, [&] { return parquet::ReadMetaData(source); }));
   }
 
   std::vector<std::string> columns() const override {
@@ -92,6 +97,24 @@ class ArrowParquetFile final : public ColumnarFile {
                  const ParallelFor& work) const override {
     verify_unchanged();
     return unchanged([&] { return read_columns(row_group, columns, work); });
+  }
+
+  ColumnKind kind_of(const std::string& column) const override {
+    return guarded(name_, [&] { return kind_by_type(*schema_->Column(index_of(column))); });
+  }
+
+  bool has_counts(const std::string& column) const override {
+    return guarded(name_, [&] {
+      const auto index = index_of(column);
+      const auto& leaf = *schema_->Column(index);
+      if (!has_plain_numbers(leaf) || may_have_nan(leaf) || units_[static_cast<size_t>(index)] != 1)
+        return false;
+      for (int group = 0; group < metadata_->num_row_groups(); ++group) {
+        const auto limits = limits_in(static_cast<size_t>(group), column);
+        if (!(limits.min >= 0 && limits.max <= kMaxExactInteger)) return false;
+      }
+      return true;
+    });
   }
 
   bool may_pass(size_t row_group, const RowFilter& filter) const override {
@@ -122,6 +145,15 @@ class ArrowParquetFile final : public ColumnarFile {
   }
 
  private:
+  void use_metadata(std::shared_ptr<parquet::FileMetaData> metadata) {
+    metadata_ = std::move(metadata);
+    guarded(name_, [&] {
+      schema_ = metadata_->schema();
+      verify_rows(opened_.size);
+      units_ = units_of_columns(*schema_, metadata_->key_value_metadata(), name_);
+    });
+  }
+
   // Opened for each read, because the number of files may exceed the limit of open files.
   std::shared_ptr<arrow::io::ReadableFile> open() const {
     auto file = arrow::io::ReadableFile::Open(path_.string());
@@ -204,8 +236,8 @@ class ArrowParquetFile final : public ColumnarFile {
     std::optional<int> found;
     for (int i = 0; i < schema_->num_columns(); ++i) {
       const auto& leaf = *schema_->Column(i);
-      const auto path = leaf.path()->ToDotVector();
-      if (path.front() != column || (path.size() > 1 && !has_lists_of_numbers(leaf))) continue;
+      const auto& top = *schema_->GetColumnRoot(i);
+      if (top.name() != column || (top.is_group() && !has_lists_of_numbers(leaf))) continue;
       if (found)
         throw config_error(
             fmt::format("{}: two columns are called '{}'", name_, printable(column)));
@@ -349,11 +381,16 @@ class ArrowParquetFile final : public ColumnarFile {
   std::shared_ptr<parquet::FileMetaData> metadata_;
   const parquet::SchemaDescriptor* schema_ = nullptr;
   std::vector<double> units_;  // for each leaf: see units_of_columns()
-  Identity opened_;
+  Identity opened_;            // if it was opened by its path; else only the size
 };
 
 }  // namespace
 }  // namespace lockstep::formats
+
+extern "C" lockstep::formats::ColumnarFile* lockstep_open_parquet_footer(
+    std::span<const uint8_t> footer, int64_t bytes, const std::string& name) {
+  return new lockstep::formats::ArrowParquetFile(footer, bytes, name);
+}
 
 extern "C" lockstep::formats::ColumnarFile* lockstep_open_parquet(const std::filesystem::path& path,
                                                                   const std::string& name) {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "formats/parquet/arrow_columns.h"
+#include "formats/parquet/plain_numbers.h"
 
 namespace lockstep::formats {
 
@@ -75,6 +76,19 @@ inline ColumnLimits limits_of(const parquet::Statistics& statistics,
     }
     default: return {};
   }
+}
+
+// Of a top-level column that read() supports.
+inline ColumnKind kind_by_type(const parquet::ColumnDescriptor& column) {
+  if (column.max_repetition_level() > 0) return ColumnKind::Lists;
+  const auto& logical = column.logical_type();
+  const bool is_time =
+      logical && (logical->is_date() || logical->is_time() || logical->is_timestamp());
+  const bool are_integers = column.physical_type() == parquet::Type::INT32 ||
+                            column.physical_type() == parquet::Type::INT64;
+  const bool are_numbers = column.physical_type() == parquet::Type::BOOLEAN ||
+                           is_plain_number(column) || (are_integers && is_time);
+  return are_numbers ? ColumnKind::Numbers : ColumnKind::Unknown;
 }
 
 }  // namespace lockstep::formats

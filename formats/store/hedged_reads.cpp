@@ -24,15 +24,16 @@ int class_of(int64_t size) { return static_cast<int>(std::bit_width(static_cast<
 
 }  // namespace
 
-// Of one or two requests for the same bytes.
+// Of one or two requests for the same.
+template <class T>
 struct HedgedReads::Call {
   Mutex mutex;
   std::condition_variable_any changed;
   int requests GUARDED_BY(mutex) = 0;  // without an answer
-  std::optional<PageBytes> bytes GUARDED_BY(mutex);
+  std::optional<T> answer GUARDED_BY(mutex);
   std::exception_ptr failure GUARDED_BY(mutex);  // the first one
 
-  bool is_over() const REQUIRES(mutex) { return bytes || requests == 0; }
+  bool is_over() const REQUIRES(mutex) { return answer || requests == 0; }
 };
 
 HedgedReads::~HedgedReads() {
@@ -66,14 +67,10 @@ void HedgedReads::note(int64_t size, Clock::duration taken) {
   const MutexLock lock(mutex_);
   auto& known = classes_[class_of(size)];
   known.times[static_cast<size_t>(known.reads++) % kTimes] = taken;
+  if (size == 0) latency_ = std::min(latency_, taken);
   const bool is_known = latency_ != Clock::duration::max();
   piece_bytes_ =
       next_piece(piece_bytes_, size, taken, is_known ? latency_ : Clock::duration::zero());
-}
-
-void HedgedReads::note_latency(Clock::duration taken) {
-  const MutexLock lock(mutex_);
-  latency_ = std::min(latency_, taken);
 }
 
 int64_t HedgedReads::next_piece(int64_t piece, int64_t size, std::chrono::duration<double> taken,
@@ -106,62 +103,75 @@ bool HedgedReads::start_thread(std::function<void()> request) {
 }
 
 // In a new thread, because a request cannot be canceled.
-void HedgedReads::send(const std::shared_ptr<Call>& call, ObjectStore& store,
-                       const ObjectInfo& object, int64_t offset, int64_t size) {
+template <class T>
+void HedgedReads::send(const std::shared_ptr<Call<T>>& call, const std::function<T()>& request) {
   {
     const MutexLock lock(call->mutex);
     ++call->requests;
   }
-  const auto request = [call, &store, object, offset, size] {
-    PageBytes bytes;
+  const auto run = [call, request] {
+    std::optional<T> answer;
     std::exception_ptr failure;
     try {
-      bytes.resize(static_cast<size_t>(size));
-      store.read(object, offset, bytes);
+      answer = request();
     } catch (...) {
       failure = std::current_exception();
     }
     const MutexLock lock(call->mutex);
     --call->requests;
     if (failure && !call->failure) call->failure = failure;
-    if (!failure && !call->bytes) call->bytes = std::move(bytes);
+    if (answer && !call->answer) call->answer = std::move(answer);
     call->changed.notify_all();
   };
-  if (!start_thread(request)) request();
+  if (!start_thread(run)) run();
 }
 
 // Waits for an answer, for as long as `patience` says; then `is_late` is set.
-PageBytes HedgedReads::result(Call& call, const Clock::duration* patience, bool& is_late) {
+template <class T>
+T HedgedReads::answer(Call<T>& call, const Clock::duration* patience, bool& is_late) {
   MutexLock lock(call.mutex);
   const auto is_over = [&]() REQUIRES(call.mutex) { return call.is_over(); };
   is_late = patience && !call.changed.wait_for(lock.native(), *patience, is_over);
   if (is_late) return {};
   call.changed.wait(lock.native(), is_over);
-  if (!call.bytes) std::rethrow_exception(call.failure);
-  return std::move(*call.bytes);
+  if (!call.answer) std::rethrow_exception(call.failure);
+  return std::move(*call.answer);
+}
+
+// `size`: of the answer.
+template <class T>
+T HedgedReads::first_answer(int64_t size, const std::function<T()>& request) {
+  const auto begin = Clock::now();
+  const auto limit = patience(size);
+  T found;
+  if (limit) {
+    const auto call = std::make_shared<Call<T>>();
+    bool is_late = false;
+    send(call, request);
+    found = answer(*call, &*limit, is_late);
+    if (is_late && may_hedge(size)) {
+      ++hedged_;
+      send(call, request);
+    }
+    if (is_late) found = answer(*call, nullptr, is_late);
+  } else {
+    found = request();
+  }
+  note(size, Clock::now() - begin);
+  return found;
 }
 
 PageBytes HedgedReads::read(ObjectStore& store, const ObjectInfo& object, int64_t offset,
                             int64_t size) {
-  const auto begin = Clock::now();
-  const auto limit = patience(size);
-  PageBytes bytes;
-  if (limit) {
-    const auto call = std::make_shared<Call>();
-    bool is_late = false;
-    send(call, store, object, offset, size);
-    bytes = result(*call, &*limit, is_late);
-    if (is_late && may_hedge(size)) {
-      ++hedged_;
-      send(call, store, object, offset, size);
-    }
-    if (is_late) bytes = result(*call, nullptr, is_late);
-  } else {
-    bytes.resize(static_cast<size_t>(size));
+  return first_answer<PageBytes>(size, [&store, object, offset, size] {
+    PageBytes bytes(static_cast<size_t>(size));
     store.read(object, offset, bytes);
-  }
-  note(size, Clock::now() - begin);
-  return bytes;
+    return bytes;
+  });
+}
+
+ObjectInfo HedgedReads::info(ObjectStore& store, const std::string& key) {
+  return first_answer<ObjectInfo>(0, [&store, key] { return store.info(key); });
 }
 
 }  // namespace lockstep::formats

@@ -1,5 +1,4 @@
-#include "formats/store/http_store.h"
-
+// Files of an HTTP server.
 #include "core/http/http_address.h"
 #include "core/printable.h"
 #include "formats/store/http_files.h"

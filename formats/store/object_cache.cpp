@@ -2,11 +2,9 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <exception>
 
 #include "core/config/nearest_name.h"
@@ -14,6 +12,7 @@
 #include "core/system/durable_file.h"
 #include "core/system/full_io.h"
 #include "formats/store/cache_directory.h"
+#include "formats/store/process_cache.h"
 
 namespace lockstep::formats {
 namespace {
@@ -22,7 +21,6 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kUnitBytes = int64_t{1} << 19;  // pieces are multiples
-constexpr int kPartRetryMs = 10;
 constexpr size_t kSimilarKeys = 1000;
 
 std::string shown(const StorePath& place) { return printable(place.path().string(), 400); }
@@ -33,18 +31,9 @@ std::string parent_of(const std::string& key) {
   return slash == key.npos ? "" : key.substr(0, slash);
 }
 
-// The whole bucket or repository, or the server.
-StorePath root_of(const StorePath& place) { return {place.bucket, "", place.scheme}; }
-
-StorePath place_in(const StorePath& root, const std::string& key) {
-  return {root.bucket, key, root.scheme};
-}
-
 StoreError replaced_error(const StorePath& place) {
   return {StoreFailure::Other, ErrorKind::Environment, shown(place) + ": " + kObjectChanged};
 }
-
-Error ended_error() { return environment_error("the process ends"); }
 
 }  // namespace
 
@@ -73,7 +62,7 @@ ObjectStore& ObjectCache::store_of(const StorePath& place) {
   const auto options = options_of_store(place);
   if (is_bucket(options.kind)) use_buckets();
   const MutexLock lock(mutex_);
-  auto& store = stores_[root_of(place).path().string()];
+  auto& store = stores_[place.with_key("").path().string()];
   if (!store) store = open_object_store(options);
   return *store;
 }
@@ -83,12 +72,7 @@ ObjectStore& ObjectCache::store_of(const StorePath& place) {
 ObjectInfo ObjectCache::request_info(const StorePath& place) {
   auto& store = store_of(place);
   try {
-    auto object = retries_.run([&] {
-      const auto begin = Clock::now();
-      auto info = store.info(place.key);
-      reads_.note_latency(Clock::now() - begin);
-      return info;
-    });
+    auto object = retries_.run([&] { return reads_.info(store, place.key); });
     // Copies of other processes can be of another version.
     if (object.tag.empty() && object.modified == 0) object.tag = unknown_version_;
     return object;
@@ -123,8 +107,12 @@ void ObjectCache::pin(const std::vector<StorePath>& places) {
   std::vector<StorePath> unknown;
   for (const auto& place : places)
     if (!versions_.pin(place.path().string())) unknown.push_back(place);
-  pieces_.run({.name = "versions", .count = std::ssize(unknown)}, [&](int64_t begin, int64_t end) {
-    for (auto i = begin; i < end; ++i) expected(unknown[static_cast<size_t>(i)]);
+  for_each(std::ssize(unknown), [&](size_t i) { expected(unknown[i]); });
+}
+
+void ObjectCache::for_each(int64_t count, const std::function<void(size_t)>& act) {
+  pieces_.run({.name = "objects", .count = count}, [&](int64_t begin, int64_t end) {
+    for (auto i = begin; i < end; ++i) act(static_cast<size_t>(i));
   });
 }
 
@@ -151,7 +139,7 @@ std::vector<StorePath> ObjectCache::list(const StorePath& place) {
     throw config_error(
         fmt::format("{}: more than {} objects; use fewer, larger files", shown(place), kMaxListed));
   std::vector<StorePath> places;
-  for (const auto& object : found) places.push_back(place_in(place, object.key));
+  for (const auto& object : found) places.push_back(place.with_key(object.key));
   versions_.note_listing(places, found);
   if (!places.empty()) return places;
   if (place.key.empty()) throw config_error(shown(place) + ": has no objects");
@@ -165,7 +153,7 @@ std::vector<StorePath> ObjectCache::list(const StorePath& place) {
   const auto nearest = nearest_name(place.key, keys);
   throw config_error(fmt::format(
       "{}: no such object, and no objects below this prefix{}", shown(place),
-      nearest ? fmt::format("; did you mean '{}'?", shown(place_in(place, *nearest))) : ""));
+      nearest ? fmt::format("; did you mean '{}'?", shown(place.with_key(*nearest))) : ""));
 }
 
 LocalCopy ObjectCache::open(const StorePath& place) {
@@ -180,71 +168,57 @@ LocalCopy ObjectCache::open(const StorePath& place) {
   return copy;
 }
 
-// Waits for parts that are being fetched: once they are complete they can be removed.
-void ObjectCache::reserve(const StorePath& place, const ObjectInfo& object, int file) {
-  const auto deadline = Clock::now() + 2 * options_.timeout;
-  while (!reserve_space(options_.directory, options_.max_bytes, file, object.size, shown(place))) {
-    if (stop_.stop_requested()) throw ended_error();
-    if (Clock::now() >= deadline)
-      throw environment_error(fmt::format(
-          "{}: what other processes are fetching has filled the cache for {} s; increase "
-          "data.object_cache.max_mb",
-          shown(place), 2 * options_.timeout.count() / 1000));
-    ::poll(nullptr, 0, kPartRetryMs);
-  }
+void ObjectCache::read(const StorePath& place, int64_t offset, std::span<uint8_t> out) {
+  const auto object = expected(place);
+  auto copy = open_version(copy_of(place, object), object);
+  if (!copy && object.has_ranges && read_range(place, object, offset, out)) return;
+  if (!copy) copy = open(place).lock;
+  const auto count = read_all_at(copy->get(), reinterpret_cast<char*>(out.data()), out.size(),
+                                 static_cast<uint64_t>(offset));
+  if (!count || *count < out.size())
+    throw errno_error(shown(place) + ": its copy in the cache cannot be read");
+}
+
+fs::path ObjectCache::copy_of(const StorePath& place, const ObjectInfo& object) const {
+  const auto options = options_of_store(place);
+  // Versions of a repository can be read at the same time: one does not replace the other.
+  const auto version = options.kind == StoreKind::Hub ? "\n" + object.tag : "";
+  return options_.directory / copy_name(options.endpoint + version, place.bucket, place.key);
 }
 
 // `ahead`: the number of an object that is fetched ahead; 0: a caller waits for it.
 LocalCopy ObjectCache::wait_or_fetch(const StorePath& place, const ObjectInfo& object,
                                      int64_t ahead, bool& was_there) {
-  const auto options = options_of_store(place);
-  // Versions of a repository can be read at the same time: one does not replace the other.
-  const auto version = options.kind == StoreKind::Hub ? "\n" + object.tag : "";
-  const auto copy =
-      options_.directory / copy_name(options.endpoint + version, place.bucket, place.key);
-  const auto part = fs::path(copy.string() + kPartEnding);
+  const auto copy = copy_of(place, object);
   // The process that fetches it has the same timeout for each request.
-  const auto patience = 2 * options_.timeout;
-  auto deadline = Clock::now() + patience;
-  fs::file_time_type written;
-  std::error_code ignored;
+  const Patience patience{2 * options_.timeout, stop_.get_token()};
   for (;;) {
-    if (auto lock = open_version(copy, object)) return {copy, std::move(*lock)};
-    if (const auto locked = lock_part(part)) {
-      // Another process may have completed it in the meantime.
-      if (auto lock = open_version(copy, object)) {
-        fs::remove(part, ignored);
-        return {copy, std::move(*lock)};
-      }
-      reserve(place, object, locked->get());
-      fetch(place, object, ahead, locked->get());
-      mark_version(locked->get(), object, shown(place));
-      if (::rename(part.c_str(), copy.c_str()) != 0)
-        throw errno_error(shown(place) + ": cannot be written to the cache");
-      was_there = false;
-      continue;
-    }
-    if (const auto now = fs::last_write_time(part, ignored); !ignored && now != written) {
-      written = now;
-      deadline = Clock::now() + patience;
-    }
-    if (Clock::now() >= deadline)
-      throw environment_error(fmt::format("{}: the process that fetches it is stuck since {} s",
-                                          shown(place), patience.count() / 1000));
-    if (stop_.stop_requested()) throw ended_error();
-    ::poll(nullptr, 0, kPartRetryMs);
+    auto found = copy_or_part(copy, object, patience, shown(place));
+    if (found.copy) return {copy, std::move(*found.copy)};
+    const auto part = found.part->get();
+    reserve_space(options_.directory, options_.max_bytes, part, object.size, patience,
+                  shown(place));
+    fetch(place, object, ahead, part);
+    complete_part(copy, part, object, shown(place));
+    was_there = false;
   }
+}
+
+PageBytes ObjectCache::read_piece(ObjectStore& store, const ObjectInfo& object, int64_t offset,
+                                  int64_t size) {
+  if (stop_.stop_requested()) throw ended_error();
+  auto bytes = retries_.run([&] {
+    retries_.wait_for_bytes(static_cast<size_t>(size));
+    return reads_.read(store, object, offset, size);
+  });
+  counters_.bytes += size;
+  return bytes;
 }
 
 void ObjectCache::fetch_piece(ObjectStore& store, const ObjectInfo& object, int64_t begin,
                               int64_t end, int file) {
   const auto size = end - begin;
-  if (stop_.stop_requested()) throw ended_error();
-  const auto bytes = retries_.run([&] {
-    retries_.wait_for_bytes(static_cast<size_t>(size));
-    return reads_.read(store, object, begin, size);
-  });
-  counters_.bytes += size;
+  const auto bytes = read_piece(store, object, begin, size);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (!write_all_at(file, text, static_cast<uint64_t>(begin)))
     throw errno_error(printable(object.key, 400) + ": cannot be written to the cache");
@@ -298,22 +272,44 @@ void ObjectCache::fetch_whole(ObjectStore& store, const ObjectInfo& object, int 
   counters_.bytes += object.size;
 }
 
-void ObjectCache::fetch(const StorePath& place, const ObjectInfo& object, int64_t ahead, int file) {
-  auto& store = store_of(place);
+// Calls act(), which reads bytes of this version.
+template <class Act>
+void ObjectCache::read_version(const StorePath& place, const ObjectInfo& object, const Act& act) {
   const auto verify = [&] {
-    if (!store.commit().empty()) return;  // cannot change
+    if (!store_of(place).commit().empty()) return;  // cannot change
     const auto now = request_info(place);
     if (now.tag != object.tag || now.size != object.size || now.modified != object.modified)
       throw replaced_error(place);
   };
   try {
-    if (!object.has_ranges || !fetch_pieces(place, object, ahead, file))
-      fetch_whole(store, object, file);
+    act();
   } catch (const StoreError& error) {
     if (error.failure() != StoreFailure::Temporary) verify();  // which would be the reason
     throw;
   }
   verify();
+}
+
+void ObjectCache::fetch(const StorePath& place, const ObjectInfo& object, int64_t ahead, int file) {
+  read_version(place, object, [&] {
+    if (!object.has_ranges || !fetch_pieces(place, object, ahead, file))
+      fetch_whole(store_of(place), object, file);
+  });
+}
+
+// False: as fetch_pieces().
+bool ObjectCache::read_range(const StorePath& place, const ObjectInfo& object, int64_t offset,
+                             std::span<uint8_t> out) {
+  try {
+    read_version(place, object, [&] {
+      const auto bytes = read_piece(store_of(place), object, offset, std::ssize(out));
+      std::ranges::copy(bytes, out.begin());
+    });
+    return true;
+  } catch (const StoreError& error) {
+    if (error.failure() != StoreFailure::NoRanges) throw;
+    return false;
+  }
 }
 
 void ObjectCache::fetch_ahead(std::vector<StorePath> places) {

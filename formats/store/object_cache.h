@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -68,6 +69,12 @@ class ObjectCache {
   // These will be opened: their versions are from now on those of the listings that have them. The
   // versions of others are requested, several at a time.
   void pin(const std::vector<StorePath>& places);
+  // Reads the bytes of the object from `offset` on, all of `out`, as open() but without a copy if there is
+  // none: to look at a part of an object. An object that the server sends only whole is fetched.
+  void read(const StorePath& place, int64_t offset, std::span<uint8_t> out);
+  // Calls act(i) for all i below `count`, several at a time: for calls that wait for the server. If a call
+  // throws, no others begin, and its error is thrown.
+  void for_each(int64_t count, const std::function<void(size_t)>& act);
 
   // Whether there is such an object.
   bool is_object(const StorePath& place);
@@ -102,11 +109,16 @@ class ObjectCache {
   void verify_as_listed(const StorePath& place, const ObjectInfo& object);
   LocalCopy wait_or_fetch(const StorePath& place, const ObjectInfo& object, int64_t ahead,
                           bool& was_there);
-  void reserve(const StorePath& place, const ObjectInfo& object, int file);
+  std::filesystem::path copy_of(const StorePath& place, const ObjectInfo& object) const;
   void fetch(const StorePath& place, const ObjectInfo& object, int64_t ahead, int file);
+  [[nodiscard]] bool read_range(const StorePath& place, const ObjectInfo& object, int64_t offset,
+                                std::span<uint8_t> out);
+  template <class Act>
+  void read_version(const StorePath& place, const ObjectInfo& object, const Act& act);
   [[nodiscard]] bool fetch_pieces(const StorePath& place, const ObjectInfo& object, int64_t ahead,
                                   int file);
   void fetch_whole(ObjectStore& store, const ObjectInfo& object, int file);
+  PageBytes read_piece(ObjectStore& store, const ObjectInfo& object, int64_t offset, int64_t size);
   void fetch_piece(ObjectStore& store, const ObjectInfo& object, int64_t begin, int64_t end,
                    int file);
   void run_ahead(const std::stop_token& stop);
@@ -131,17 +143,5 @@ class ObjectCache {
   std::stop_source stop_;
   std::vector<std::jthread> threads_ GUARDED_BY(mutex_);  // last: joined first
 };
-
-// Sets the options of object_cache(). Call it before the first use.
-void set_object_cache(ObjectCacheOptions options);
-// The cache of this process. Throws Config if no options were set.
-ObjectCache& object_cache();
-// Zeros if it was not used.
-StoreStats store_stats();
-// Empty if it was not used.
-std::map<std::string, std::string> store_commits();
-std::map<std::string, std::string> store_versions();
-// Loads the client of buckets until the process ends, unless it is loaded. Throws Config if this build has no Arrow; Environment.
-void use_buckets();
 
 }  // namespace lockstep::formats

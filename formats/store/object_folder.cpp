@@ -12,8 +12,8 @@
 #include "core/printable.h"
 #include "core/system/durable_file.h"
 #include "core/system/full_io.h"
-#include "formats/store/object_cache.h"
 #include "formats/store/ordered_pieces.h"
+#include "formats/store/process_cache.h"
 
 namespace lockstep::formats {
 namespace {

@@ -6,8 +6,8 @@
 #include <system_error>
 #include <utility>
 
-#include "formats/store/http_store.h"
 #include "formats/store/hub_store.h"
+#include "formats/store/read_only_store.h"
 
 namespace lockstep::formats {
 namespace {

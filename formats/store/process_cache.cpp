@@ -1,8 +1,7 @@
-// The cache of this process.
+#include "formats/store/process_cache.h"
+
 #include <cstdlib>
 #include <utility>
-
-#include "formats/store/object_cache.h"
 
 namespace lockstep::formats {
 namespace {

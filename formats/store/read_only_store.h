@@ -1,6 +1,7 @@
-// A store that can only be read. Only files of formats/ include this.
+// Stores that can only be read. Only files of formats/ include this.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "core/printable.h"
@@ -25,5 +26,9 @@ class ReadOnlyStore : public ObjectStore {
         printable(path_of(key), 400) + ": can only be read; valid for writing: s3://bucket/prefix");
   }
 };
+
+// Files of an HTTP server. A key is the path of a URL: characters that a URL must not have are encoded,
+// %XX is kept. list() is refused. Does not connect.
+std::unique_ptr<ObjectStore> open_http_store(const BucketOptions& options);
 
 }  // namespace lockstep::formats

@@ -23,6 +23,8 @@ struct StorePath {
   std::filesystem::path path() const {
     return scheme + "://" + bucket + (key.empty() ? "" : "/" + key);
   }
+  // In the same bucket or repository, or on the same server.
+  StorePath with_key(const std::string& other) const { return {bucket, other, scheme}; }
 };
 
 // The place of a path with a scheme. The options after "?" are remembered for the bucket, so that

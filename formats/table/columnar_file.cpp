@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <cstring>
+
 #include "core/printable.h"
 #include "formats/mapped_file.h"
 #include "formats/path_list.h"
@@ -37,17 +39,52 @@ std::unique_ptr<ColumnarFile> open_local(const std::filesystem::path& file,
   return std::unique_ptr<ColumnarFile>(open(file, name));
 }
 
-// An object: its copy may be evicted between two reads, and is then fetched again.
+// The end of a Parquet file: the metadata, their length, and a mark.
+constexpr size_t kFooterLengthBytes = 4, kFooterMarkBytes = 4;
+// What is requested at first: few footers are larger.
+constexpr int64_t kFooterTailBytes = int64_t{64} << 10;
+
+// Requires that the object is larger than kFooterTailBytes.
+std::vector<uint8_t> read_footer(const std::filesystem::path& path, int64_t file_bytes,
+                                 const std::string& name) {
+  std::vector<uint8_t> tail(kFooterTailBytes);
+  read_stored(path, file_bytes - kFooterTailBytes, tail);
+  uint32_t length = 0;  // x86 and ARM are little-endian, as Parquet
+  std::memcpy(&length, tail.data() + tail.size() - kFooterMarkBytes - kFooterLengthBytes,
+              kFooterLengthBytes);
+  const auto size = int64_t{length} + int64_t{kFooterLengthBytes + kFooterMarkBytes};
+  if (size <= kFooterTailBytes) return tail;
+  if (size > file_bytes)
+    throw config_error(
+        fmt::format("{}: not a usable Parquet file: it claims a footer of {} bytes, but has {}",
+                    name, size, file_bytes));
+  std::vector<uint8_t> footer(static_cast<size_t>(size - kFooterTailBytes));
+  read_stored(path, file_bytes - size, footer);
+  footer.insert(footer.end(), tail.begin(), tail.end());
+  return footer;
+}
+
+// An object. Its copy is fetched when it is read, and again if it was evicted between two reads.
 class StoredParquetFile final : public ColumnarFile {
  public:
   explicit StoredParquetFile(std::filesystem::path path) : path_(std::move(path)) {
-    const LocalFile copy(path_);
-    file_ = open_local(copy.path(), name());
+    const auto bytes = stored_bytes(path_);
+    if (bytes <= 2 * kFooterTailBytes) {
+      const LocalFile copy(path_);
+      file_ = open_local(copy.path(), name());
+      return;
+    }
+    using Open =
+        ColumnarFile* (*)(std::span<const uint8_t>, int64_t bytes, const std::string& name);
+    static const auto open = open_function<Open>("lockstep_open_parquet_footer", "parquet");
+    file_.reset(open(read_footer(path_, bytes, name()), bytes, name()));
   }
 
   std::vector<std::string> columns() const override { return file_->columns(); }
   std::vector<std::string> index_columns() const override { return file_->index_columns(); }
   std::vector<int64_t> row_groups() const override { return file_->row_groups(); }
+  ColumnKind kind_of(const std::string& column) const override { return file_->kind_of(column); }
+  bool has_counts(const std::string& column) const override { return file_->has_counts(column); }
   bool may_pass(size_t row_group, const RowFilter& filter) const override {
     return file_->may_pass(row_group, filter);
   }

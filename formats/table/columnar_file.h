@@ -58,6 +58,10 @@ class ColumnarFile {
     throw config_error(kNoRowAccess);
   }
 
+  // According to the file's schema. Throws Config for a column that read() does not support.
+  virtual ColumnKind kind_of(const std::string& /*column*/) const { return ColumnKind::Unknown; }
+  // True if, according to the file's statistics, the values of a column are integers from 0.
+  virtual bool has_counts(const std::string& /*column*/) const { return false; }
   // False if, according to the file's statistics, no row of the group passes the filter.
   virtual bool may_pass(size_t row_group, const RowFilter& filter) const = 0;
   // True if, according to the file's statistics, the columns have no missing values in the group.
@@ -65,7 +69,8 @@ class ColumnarFile {
 };
 
 // Loads the Arrow libraries (70 MB) when the first file is opened. Throws Config if this build has
-// no Arrow, or the file does not exist or is not a Parquet file.
+// no Arrow, or the file does not exist or is not a Parquet file. Of an object in a store, only the footer is
+// fetched until it is read.
 std::unique_ptr<ColumnarFile> open_parquet_file(const std::filesystem::path& path);
 
 // Maps a file in Arrow's IPC file format (also Feather version 2) or stream format. Throws as

@@ -61,7 +61,7 @@ std::vector<PartitionFile> stored_partitions(const fs::path& root, const Extensi
   const auto depth = std::ranges::distance(parse_store_path(root).path());
   std::vector<PartitionFile> files;
   const auto is_wanted = [&](const fs::path& file) { return has_one_of(extensions, file); };
-  for (const auto& path : files_in(root, is_wanted, true)) {
+  for (const auto& path : list_files(root, is_wanted, true)) {
     PartitionFile file{path, {}};
     const auto folder = path.parent_path();
     if (std::ranges::distance(folder) < depth) continue;
@@ -116,6 +116,16 @@ class PartitionedFile final : public ColumnarFile {
   std::vector<std::string> index_columns() const override { return file_->index_columns(); }
   std::vector<int64_t> row_groups() const override { return file_->row_groups(); }
   bool has_row_access() const override { return file_->has_row_access(); }
+  ColumnKind kind_of(const std::string& column) const override {
+    const auto* key = key_of(column);
+    if (key) return key->is_text ? ColumnKind::Unknown : ColumnKind::Numbers;
+    return file_->kind_of(column);
+  }
+  bool has_counts(const std::string& column) const override {
+    const auto* key = key_of(column);
+    if (!key) return file_->has_counts(column);
+    return !key->is_text && key->number >= 0 && key->number == std::floor(key->number);
+  }
 
   DataTable read(size_t row_group, const std::vector<std::string>& columns,
                  const ParallelFor& work) const override {
@@ -200,15 +210,17 @@ std::vector<PartitionFile> partition_files(const std::string& path, const Extens
   return files;
 }
 
-PartitionedFiles::PartitionedFiles(std::vector<PartitionFile> files, Open open_file)
-    : files_(std::move(files)), open_file_(std::move(open_file)) {
+PartitionedFiles::PartitionedFiles(std::vector<PartitionFile> files, Open open_file,
+                                   std::vector<IndexedColumn> columns)
+    : files_(std::move(files)), open_file_(std::move(open_file)), columns_(std::move(columns)) {
   for (size_t key = 0; key < files_.front().keys.size(); ++key)
     keys_are_text_.push_back(!std::ranges::all_of(
         files_, [&](const auto& file) { return is_number(file.keys[key].second); }));
 }
 
 std::unique_ptr<ColumnarFile> PartitionedFiles::open(size_t number) const {
-  const auto& [path, keys, rows, bytes] = files_[number];
+  const auto& path = files_[number].path;
+  const auto& keys = files_[number].keys;
   auto file = open_file_(path);
   if (keys.empty()) return file;
   std::vector<ConstantColumn> constants;

@@ -21,6 +21,14 @@ struct PartitionFile {
   std::vector<std::pair<std::string, std::string>> keys;
   // If they are known, as by an index.
   std::optional<int64_t> rows = std::nullopt, bytes = std::nullopt;
+  bool is_packed = false;  // compressed as a whole: it has no access to single rows
+};
+
+// A column of all files, as an index says.
+struct IndexedColumn {
+  std::string name;
+  ColumnKind kind = ColumnKind::Unknown;
+  std::string encoding;  // for messages
 };
 
 // `path` itself if it is a file, otherwise the files with these extensions in this directory and its
@@ -36,15 +44,19 @@ std::vector<PartitionFile> partition_files(const std::string& path,
 class PartitionedFiles {
  public:
   using Open = std::function<std::unique_ptr<ColumnarFile>(const std::filesystem::path&)>;
-  PartitionedFiles(std::vector<PartitionFile> files, Open open_file);
+  PartitionedFiles(std::vector<PartitionFile> files, Open open_file,
+                   std::vector<IndexedColumn> columns = {});
 
   const std::vector<PartitionFile>& files() const { return files_; }
+  // Empty if there is no index.
+  const std::vector<IndexedColumn>& columns() const { return columns_; }
   // Throws as `open_file`, and Config for a key that is also a column of the file.
   std::unique_ptr<ColumnarFile> open(size_t number) const;
 
  private:
   std::vector<PartitionFile> files_;
   Open open_file_;
+  std::vector<IndexedColumn> columns_;
   std::vector<bool> keys_are_text_;
 };
 

@@ -14,6 +14,9 @@ inline bool is_usable(double number) {
   return std::abs(number) <= static_cast<double>(std::numeric_limits<float>::max());
 }
 
+// The greatest integer up to which float64 has all of them.
+inline constexpr double kMaxExactInteger = 0x1p53;
+
 // A column of either numbers or strings. A column of lists of equal length is stored as one column
 // per element, "name[0]", "name[1]", ...
 struct TableColumn {
@@ -35,6 +38,15 @@ struct TableColumn {
     for (const auto number : numbers) missing += !is_usable(number);
     return missing > 0;
   }
+};
+
+// What a column has, as far as it is known without reading it.
+enum class ColumnKind {
+  Unknown,
+  Lists,  // of numbers
+  Numbers,
+  Texts,
+  Bytes  // also encoded images
 };
 
 struct DataTable {

@@ -15,8 +15,6 @@
 namespace lockstep::formats {
 namespace {
 
-constexpr double kMaxExactInteger = 0x1p53;
-
 bool is_whole(double value) {
   return value == std::floor(value) && std::abs(value) <= kMaxExactInteger;
 }
@@ -118,6 +116,13 @@ std::string index_warning(const TableConfig& config, const std::vector<std::stri
   return fmt::format(
       "{}: column {} is a pandas index and is not used; to use it, list it in columns", file,
       names);
+}
+
+bool needs_all_rows(const TableConfig& config, bool has_counts) {
+  const bool infers_label =
+      config.label && !config.label_above && config.label_kind == LabelKind::Auto;
+  return config.standardize || config.missing == MissingValues::Fill ||
+         (infers_label && !has_counts);
 }
 
 void drop_missing(const TableConfig& config, DataTable& table) {
@@ -232,7 +237,7 @@ void TableEncoding::Statistics::add(const DataTable& table, std::span<const int6
 }
 
 TableEncoding::TableEncoding(const Statistics& statistics)
-    : config_(statistics.config_), columns_(statistics.columns_) {
+    : config_(statistics.config_), has_all_(statistics.has_all_), columns_(statistics.columns_) {
   check(!columns_.empty(), "no training rows were added");
   if (config_.label) {
     label_ = columns_.back();
@@ -296,7 +301,7 @@ Json TableEncoding::metadata() const {
     }
     if (column.is_text)
       json["words"] = words_of(column);
-    else
+    else if (has_all_)
       json.update({{"mean", column.mean}, {"deviation", deviation_of(column)}});
     columns.push_back(std::move(json));
   }

@@ -25,6 +25,10 @@ std::vector<std::string> used_columns(const TableConfig& config,
 std::string index_warning(const TableConfig& config, const std::vector<std::string>& index,
                           const std::string& file);
 
+// Whether an encoding depends on more than the columns: on values of all training rows, such as means and
+// vocabularies. `has_counts`: whether the label is known to have integers from 0 only.
+bool needs_all_rows(const TableConfig& config, bool has_counts);
+
 // Applies `config.missing` to `table`, which has the used columns: removes rows to drop, and sets
 // values to fill to NaN. Throws Config with `missing: error`, naming the first missing value, and
 // for a missing label.
@@ -44,7 +48,9 @@ class TableEncoding {
   // Statistics of the training rows of a table, which can be added in several pieces.
   class Statistics {
    public:
-    explicit Statistics(const TableConfig& config) : config_(config) {}
+    // `has_all`: all training rows are added. Without, for !needs_all_rows(), any of them are enough.
+    explicit Statistics(const TableConfig& config, bool has_all = true)
+        : config_(config), has_all_(has_all) {}
     // `training`: rows of `table`, which has the used columns; from the second piece on, their
     // order may differ. Throws Config if the columns or their kinds differ between pieces; a column
     // without values has any kind.
@@ -68,6 +74,7 @@ class TableEncoding {
                             const std::string& table);
 
     TableConfig config_;
+    bool has_all_;
     std::vector<Column> columns_;
   };
 
@@ -78,7 +85,7 @@ class TableEncoding {
   // is not an integer or whose class does not occur in the training rows.
   EncodedRows encode(const DataTable& table, const ParallelFor& work = serial_for) const;
 
-  // {"columns": [{name, words or mean and deviation, feature (first index), features (count)}],
+  // {"columns": [{name, words or, of all rows, mean and deviation, feature (first index), features (count)}],
   // "classes", ...}, see Dataset::metadata().
   Json metadata() const;
 
@@ -106,6 +113,7 @@ class TableEncoding {
   static std::vector<int32_t> encode_words(const Column& fitted, const TableColumn& column);
 
   TableConfig config_;
+  bool has_all_;  // as Statistics
   std::vector<Column> columns_;
   std::optional<Column> label_;
   bool label_is_class_ = false;

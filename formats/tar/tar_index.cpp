@@ -9,6 +9,7 @@
 #include "core/printable.h"
 #include "formats/mapped_file.h"
 #include "formats/path_list.h"
+#include "formats/store/process_cache.h"
 #include "lockstep/error.h"
 
 namespace lockstep::formats {

@@ -11,6 +11,7 @@
 #include "core/system/crc32c.h"
 #include "formats/mapped_file.h"
 #include "formats/path_list.h"
+#include "formats/store/process_cache.h"
 #include "formats/store/store_path.h"
 #include "formats/table/hive_partitions.h"
 

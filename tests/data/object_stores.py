@@ -143,6 +143,30 @@ def test_a_request_that_stalls_is_sent_a_second_time(reader, hedge, known):
         assert cost["retries"] == 1 and cost["hedged"] == 0
 
 
+@pytest.mark.parametrize("hedge", ["on", "off"])
+def test_a_version_that_is_late_is_requested_a_second_time(reader, hedge):
+    for i in range(MANY):
+        reader.server.put(f"versions/{i:02}.bin", b"x" * 100)
+    proxy, held = reader.server.proxy, []
+
+    def fault(method, path, number):
+        if method != "HEAD" or held or sum(method == "HEAD" for method, _, _ in list(proxy.requests)) <= 50:
+            return None
+        held.append(path)
+        return "hold"
+
+    proxy.fault = fault
+    try:
+        _, cost = reader.read(f"s3://{BUCKET}/versions", *(["hedge=off"] if hedge == "off" else []))
+    finally:
+        proxy.released.set()
+    assert held and cost["bytes"] == MANY * 100
+    if hedge == "on":
+        assert cost["retries"] == 0 and cost["hedged"] >= 1
+    else:
+        assert cost["retries"] == 1 and cost["hedged"] == 0
+
+
 def test_killed_while_fetching(reader):
     reader.server.proxy.fault = lambda method, path, number: "stall" if "a.bin" in path and method == "GET" else None
     process = reader.start(PATH)

@@ -311,6 +311,19 @@ def test_mds_as_local_and_only_the_files_of_the_index(job, server, name, stored)
     assert server.proxy.bytes_of(".mds") + server.proxy.bytes_of(".zstd") == used
 
 
+@pytest.mark.parametrize("wrong, text", [("image=value", "column 'value' is "), ("label=image", "column 'image' is "),
+                                         ("image=imag", "no column 'imag'; did you mean 'image'?")])
+def test_columns_of_mds_images_are_known_before_a_shard_is_fetched(job, server, wrong, text):
+    server.put_folder(GOLDEN / "raw", "mds-columns")
+    job.config["data"] = {"train": {"name": "mds_images", "path": f"s3://{BUCKET}/mds-columns", "label": "class",
+                                    "transforms": [{"name": "resize", "size": [8, 8]}]},
+                          "object_cache": {"dir": str(job.directory / "cache")}}  # fmt: skip
+    job.write()
+    server.proxy.reset()
+    refuse_stored(job, server, ["shard.00000.mds: ", text], overrides=[f"data.train.{wrong}"])
+    assert server.proxy.bytes_of(".mds") == 0
+
+
 def write_tars(folder):
     rng = np.random.default_rng(2)
     folder.mkdir()

@@ -198,6 +198,25 @@ def test_encrypted_file_of_a_server_with_faults(rows_job, tmp_path):
         server.close()
 
 
+@pytest.mark.parametrize("mode", [None, "whole", "first range"])
+def test_footer_of_a_parquet_file(rows_job, tmp_path, mode):
+    """Is fetched first, if the server sends ranges."""
+    rng = np.random.default_rng(3)
+    rows = pa.table({"x": rng.standard_normal(12_000), "y": rng.standard_normal(12_000), "label": rng.integers(0, 3, 12_000)})
+    server = FileServer(tmp_path / "files")
+    try:
+        pa.parquet.write_table(rows, server.directory / "rows.parquet")
+        server.modes["/rows.parquet"] = mode
+        size = (server.directory / "rows.parquet").stat().st_size
+        local = losses(rows_job, rows_job.train(f"data.train.path={server.directory}/rows.parquet", "data.batch_size=2000"))
+        assert losses(rows_job, rows_job.train(f"data.train.path={server.url}/rows.parquet", "data.batch_size=2000")) == local
+        if mode is None:
+            ranges = [headers["Range"] for _, _, headers in server.requests if headers["Range"] != "bytes=0-0"]
+            assert ranges == [f"bytes={size - 65536}-{size - 1}", f"bytes=0-{size - 1}"]
+    finally:
+        server.close()
+
+
 def test_range_of_archives(job):
     folder = tars_job(job)
     server = FileServer(folder)

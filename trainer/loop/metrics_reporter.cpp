@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "distributed/cuda/cuda.h"
+#include "formats/store/process_cache.h"
 #include "tracking/runs/on_ranks.h"
 #include "trainer/metrics/device_peak.h"
 

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <filesystem>
 
-#include "formats/store/object_cache.h"
+#include "formats/store/process_cache.h"
 #include "formats/store/retries.h"
 #include "formats/store/store_environment.h"
 #include "lockstep/rank_env.h"

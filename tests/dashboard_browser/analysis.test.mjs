@@ -384,6 +384,64 @@ test("sounds and videos of the Python client play and seek, by step", () => onPa
   assert.deepEqual(await violations(page), []);
 }));
 
+const HALVED = `
+import sys, lockstep
+for i in range(26):
+    pruned = i % 3 == 2
+    tags = [f"trial:{i}"] + ["pruned"] * pruned if i < 24 else ["pruned"]
+    with lockstep.init(name=f"half {i}", id=f"half-{i:02}", group="halved", dir=sys.argv[1], tags=tags, config={"lr": 0.01 * (i + 1), "width": 32 * (1 + i % 2)}, agent=False) as run:
+        run.log({"eval/loss": 9.0 + i if pruned and i < 24 else 1.0 / (i + 1)}, step=1)
+`;
+
+test("pruned trials of a sweep are left out of every part of an analysis, or counted if the URL says so", () => onPage("alerts", async (page) => {
+  python(HALVED, runs);
+  const filter = encodeURIComponent("group = halved");
+  // Meanwhile, the server has closed the idle connection.
+  await waitFor(() => matching("group = halved").then((count) => count === 26, () => false), "the runs");
+  const without = page.getByRole("button", { name: "Without pruned (8)" });
+  const counts = async () => {
+    const table = page.getByRole("region", { name: /eval\/loss\)? by width/ });
+    await table.waitFor();
+    return (await table.locator("tbody tr").evaluateAll((rows) => rows.map((row) => Number(row.cells[1].textContent)))).reduce((sum, one) => sum + one, 0);
+  };
+  const isWhole = async (count) => {
+    await page.getByText(`${count} runs`, { exact: true }).waitFor();
+    await isDrawn(page, count);
+    await page.getByText(`Rests on ${count} runs.`).waitFor();
+    await page.getByRole("img", { name: new RegExp(`^Scatter of .* of ${count} runs`) }).first().waitFor();
+    assert.equal(await counts(), count);
+  };
+  await showView(page, `analyze?q=${filter}&by=config.width`);
+  // Runs with the tag that are not trials are counted.
+  await isWhole(18);
+  assert.equal(await without.getAttribute("aria-pressed"), "true");
+  await without.click();
+  await isWhole(26);
+  assert.deepEqual([queryOf(page).get("pruned"), await without.getAttribute("aria-pressed")], ["1", "false"]);
+  // A result that is not among the first values has those of the same runs.
+  await page.getByRole("group", { name: "Which value" }).getByRole("button", { name: "min" }).click();
+  await isWhole(26);
+  await without.click();
+  await isWhole(18);
+  assert.equal(queryOf(page).get("pruned"), null);
+  assert.deepEqual(await violations(page), []);
+  await page.getByRole("link", { name: "Show in table" }).click();
+  await page.getByText(/^18 of \d+ runs$/).waitFor();
+  // Of listed runs, too; and if nothing else is left, the switch is there.
+  await showView(page, "analyze?runs=half-00,half-01,half-02,half-03,half-05&target=metric.eval/loss");
+  await isDrawn(page, 3);
+  await page.getByRole("button", { name: "Without pruned (2)" }).click();
+  await isDrawn(page, 5);
+  await showView(page, "analyze?runs=half-01,half-02,half-05");
+  await page.getByText("One run cannot be analyzed.").waitFor();
+  await page.getByRole("button", { name: "Without pruned (2)" }).click();
+  await isDrawn(page, 3);
+  // A filter that compares the tag says what it wants.
+  await showView(page, `analyze?q=${encodeURIComponent("group = halved and tag = pruned")}`);
+  await isDrawn(page, 10);
+  assert.equal(await page.getByRole("button", { name: /^Without pruned/ }).count(), 0);
+}));
+
 test("the results in the order of start: the line is the best so far, and the text names the run that improved it last", () => onPage(ANALYSIS, async (page) => {
   const panel = page.getByRole("region", { name: "Order of start" });
   const { ids, columns } = await (await fetch(`${address}/api/analysis?filter=${STUDY}&column=metric.eval/loss&column=created`)).json();

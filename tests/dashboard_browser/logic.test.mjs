@@ -14,7 +14,7 @@ async function compiled(...modules) {
   return import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].text).toString("base64")}`);
 }
 
-const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts", "chart/expression.ts", "analyze/values.ts", "parts/markdown.ts", "run/histogram_values.ts", "run/classifier_curves.ts", "analyze/surface.ts", "run/diff_lines.ts", "run/projection.ts", "run/umap.ts", "run/umap_layout.ts", "run/module_calls.ts", "data/filter.ts", "runs/archived.ts");
+const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts", "chart/expression.ts", "analyze/values.ts", "parts/markdown.ts", "run/histogram_values.ts", "run/classifier_curves.ts", "analyze/surface.ts", "run/diff_lines.ts", "run/projection.ts", "run/umap.ts", "run/umap_layout.ts", "run/module_calls.ts", "data/filter.ts", "runs/archived.ts", "analyze/pruned.ts");
 
 const styleText = ({ color, dash }) => `${color} ${dash.join()}`;
 
@@ -350,6 +350,15 @@ test("archived runs are left out, unless the filter compares the tag; a filter t
   for (const filter of ["state =", "not", "a or", "a and", "note ~ \"x", "a) or (b", "step <"]) assert.equal(page.withoutArchived(filter), filter, "otherwise the condition would be a part of it");
   assert.equal(page.shownFilter("a", new URLSearchParams("archived=1")), "a");
   assert.equal(page.shownFilter("a", new URLSearchParams("q=a")), `(a) and ${others}`);
+});
+
+test("pruned trials of a sweep are left out of an analysis, unless the filter compares the tag or is not valid", () => {
+  assert.deepEqual(page.splitPruned({ filter: "group = a or b" }), { others: { filter: "(group = a or b) and not (tag = pruned and tag = trial:*)" }, pruned: { filter: "(group = a or b) and tag = pruned and tag = trial:*" } });
+  assert.deepEqual(page.splitPruned(["x", "y"]).others, { run: ["x", "y"], filter: page.NOT_PRUNED });
+  for (const filter of ["tag = pruned", "not tag = pruned", "a or"]) assert.equal(page.splitPruned({ filter }), null);
+  const run = (tags) => ({ of: (_, field) => (field === "tag" ? tags : []) });
+  const isOut = page.parseFilter(page.PRUNED, ({ of }, field) => of(null, field), 0);
+  assert.deepEqual([["pruned", "trial:3"], ["trial:3"], ["pruned"], []].map((tags) => isOut(run(tags))), [true, false, false, false]);
 });
 
 test("groups of many values are ranges that contain every run once", () => {

@@ -14,7 +14,7 @@ async function compiled(...modules) {
   return import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].text).toString("base64")}`);
 }
 
-const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts", "chart/expression.ts", "analyze/values.ts", "parts/markdown.ts", "run/histogram_values.ts", "run/classifier_curves.ts", "analyze/surface.ts", "run/diff_lines.ts", "run/projection.ts", "run/umap.ts", "run/umap_layout.ts", "run/module_calls.ts", "data/filter.ts", "runs/archived.ts", "analyze/pruned.ts");
+const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts", "chart/expression.ts", "analyze/values.ts", "parts/markdown.ts", "run/histogram_values.ts", "run/classifier_curves.ts", "analyze/surface.ts", "run/diff_lines.ts", "run/projection.ts", "run/umap.ts", "run/umap_layout.ts", "run/module_calls.ts", "data/filter.ts", "runs/archived.ts", "analyze/pruned.ts", "parts/keyboard.ts");
 
 const styleText = ({ color, dash }) => `${color} ${dash.join()}`;
 
@@ -333,6 +333,29 @@ test("brushes select runs, as filters and in the URL", () => {
   const summary = page.summaryOf(Float64Array.of(1, 3, NaN, 5), [0, 1, 2, 3]);
   assert.deepEqual([summary.count, summary.mean, summary.low, summary.highest], [3, 3, 1, 3]);
   assert.ok(Math.abs(summary.deviation - Math.sqrt(8 / 3)) < 1e-12);
+});
+
+test("keys move the selection of an axis: half of it first, within its ends, and labels one by one", () => {
+  const numbers = page.valuesOf({ field: "config.x", type: "number", values: [0, 100] });
+  assert.deepEqual([page.steppedBrush(numbers, undefined, 1, false), page.steppedBrush(numbers, undefined, -1, true)], [[50, 100], [0, 50]]);
+  const near = (brush, expected) => brush.forEach((value, i) => assert.ok(Math.abs(value - expected[i]) < 1e-9, `${brush} ${expected}`));
+  near(page.steppedBrush(numbers, [20, 40], 1, false), [25, 45]);
+  near(page.steppedBrush(numbers, [20, 40], -1, true), [20, 35]);
+  near(page.steppedBrush(numbers, [20, 40], 1, true), [20, 45]);
+  near(page.steppedBrush(numbers, [2, 40], -1, false), [0, 38]);
+  near(page.steppedBrush(numbers, [60, 99], 1, false), [61, 100]);
+  near(page.steppedBrush(numbers, [60, 62], -1, true), [60, 60]);
+  near(page.steppedBrush(numbers, [-500, 900], 1, false), [0, 100]);
+  const names = page.valuesOf({ field: "config.name", type: "text", labels: ["a", "b", "c", "d", "e"], values: [0, 1, 2, 3, 4] });
+  const steps = (brush, by, isEnd) => page.steppedBrush(names, brush, by, isEnd).join("");
+  assert.deepEqual([steps(undefined, 1, false), steps(undefined, -1, false)], ["cde", "abc"]);
+  assert.deepEqual([steps(["a", "c"], 1, false), steps(["d", "e"], 1, false), steps(["b", "c"], -1, false)], ["bd", "de", "ab"]);
+  assert.deepEqual([steps(["b", "c"], 1, true), steps(["b", "c"], -1, true), steps(["b"], -1, true), steps(["gone"], 1, false)], ["bcd", "b", "b", "cde"]);
+  assert.equal(page.brushWords(names, ["b", "c"]), "name: b, c");
+});
+
+test("keys move in an order without wrapping, and begin at an end", () => {
+  assert.deepEqual([page.stepIn([7, 8, 9], null, 1), page.stepIn([7, 8, 9], null, -1), page.stepIn([7, 8, 9], 8, 1), page.stepIn([7, 8, 9], 9, 1), page.stepIn([7, 8], 5, 1), page.stepIn([], null, 1)], [7, 9, 9, 9, 7, null]);
 });
 
 test("only runs with a result can fail to improve the best so far", () => {

@@ -212,7 +212,7 @@ function Views({ data, columns, settings, target, importance, isLoading, error, 
             {!chosenAxes && ranked.length > MAX_AXES && <button type="button" class="button quiet mini" onClick={() => setAxes([...ranked].reverse().map((column) => column.field))}>{plural(ranked.length - MAX_AXES, "more axis", "more axes")}</button>}
             {data.keys_left_out > 0 && <span class="dim">{plural(data.keys_left_out, "further key")} not shown</span>}
             <span class="spread" />
-            {!isBrushed && <span class="hint">Drag along an axis to select runs</span>}
+            {!isBrushed && <span class="hint">Drag along an axis, or focus its name and press ↑ or ↓, to select runs</span>}
             {isBrushed && <button type="button" class="button mini" onClick={() => setQuery({ brush: null })}>Clear</button>}
             {isBrushed && selected.length > 1 && <button type="button" class="button mini" onClick={() => go(["analyze"], { ...Object.fromEntries(query), q: null, brush: null, runs: selected.join(",") })}>Only these</button>}
             {selected.length > 1 && selected.length <= MAX_COMPARED && <a class="button mini" href={link(["compare"], { runs: selected.join(",") })}><Icon name="compare" size={13} />Compare</a>}

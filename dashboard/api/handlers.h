@@ -73,7 +73,8 @@ ApiResponse post_tags(Dashboard& dashboard, const RunRequest& request);
 ApiResponse post_stop(Dashboard& dashboard, const RunRequest& request);
 ApiResponse delete_run(Dashboard& dashboard, const RunRequest& request);
 
-// The runs selected by the parameters `run` or `filter`. Throws ApiError(404) for an unknown run.
+// The runs selected by the parameters `run` or `filter`; with both, those of the listed runs that match.
+// Throws ApiError(404) for an unknown run.
 std::vector<catalog::RunSnapshot> requested_runs(Dashboard& dashboard, const ApiRequest& request);
 // Throws ApiError(404).
 catalog::RunSnapshot require_run(Dashboard& dashboard, const std::string& id);

@@ -103,6 +103,20 @@ const char* type_name(const std::set<catalog::FieldValue::Type>& types) {
   }
 }
 
+// Throws ApiError(400, bad_filter).
+std::vector<catalog::RunSnapshot> matching_runs(Dashboard& dashboard, const std::string& filter,
+                                                std::vector<catalog::RunSnapshot> runs) {
+  try {
+    const RunFilter run_filter(filter, tracking::unix_now());
+    std::erase_if(runs, [&](const catalog::RunSnapshot& run) {
+      return !run_filter.matches(*run, dashboard.catalog.names());
+    });
+  } catch (const FilterError& error) {
+    throw ApiError(400, "bad_filter", error.what(), {{"column", error.column}});
+  }
+  return runs;
+}
+
 }  // namespace
 
 Json run_row(const catalog::RunSummary& run, double now) {
@@ -146,16 +160,7 @@ Json changes_json(const catalog::CatalogChanges& changes, const catalog::RunCata
 }
 
 std::vector<catalog::RunSnapshot> filtered_runs(Dashboard& dashboard, const std::string& filter) {
-  auto runs = dashboard.catalog.all();
-  try {
-    const RunFilter run_filter(filter, tracking::unix_now());
-    std::erase_if(runs, [&](const catalog::RunSnapshot& run) {
-      return !run_filter.matches(*run, dashboard.catalog.names());
-    });
-  } catch (const FilterError& error) {
-    throw ApiError(400, "bad_filter", error.what(), {{"column", error.column}});
-  }
-  return runs;
+  return matching_runs(dashboard, filter, dashboard.catalog.all());
 }
 
 ApiResponse get_server(Dashboard& dashboard, const ApiRequest& request) {
@@ -342,11 +347,13 @@ catalog::RunSnapshot require_run(Dashboard& dashboard, const std::string& id) {
 }
 
 std::vector<catalog::RunSnapshot> requested_runs(Dashboard& dashboard, const ApiRequest& request) {
-  if (const auto filter = request.param("filter")) return filtered_runs(dashboard, *filter);
+  const auto filter = request.param("filter");
+  const auto ids = request.all("run");
+  if (ids.empty() && !filter) throw bad_request("missing parameter: run=ID or filter=EXPRESSION");
+  if (ids.empty()) return filtered_runs(dashboard, *filter);
   std::vector<catalog::RunSnapshot> runs;
-  for (const auto& id : request.all("run")) runs.push_back(require_run(dashboard, id));
-  if (runs.empty()) throw bad_request("missing parameter: run=ID or filter=EXPRESSION");
-  return runs;
+  for (const auto& id : ids) runs.push_back(require_run(dashboard, id));
+  return filter ? matching_runs(dashboard, *filter, std::move(runs)) : runs;
 }
 
 std::shared_ptr<catalog::RunLogs> open_logs(Dashboard& dashboard, const std::string& id) {

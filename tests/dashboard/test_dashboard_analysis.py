@@ -38,6 +38,10 @@ def test_analysis_has_the_values_of_runs_in_columns(writer, start):
     assert column(chosen, "metric.train/loss") == {"b": None, "c": 2.5, "type": "number", "labels": None}
     posted = dashboard.write("POST", "/api/analysis", {"run": ["c", "a"], "column": "config.lr"}).json()
     assert sorted(posted["ids"]) == ["a", "c"] and column(posted, "config.lr")["c"] == 0.3
+    both = dashboard.write("POST", "/api/analysis", {"run": ["c", "a"], "filter": "config.lr > 0.1", "column": "config.lr"}).json()
+    assert (both["ids"], both["matching"]) == (["c"], 1)
+    none = dashboard.write("POST", "/api/analysis", {"run": ["a"], "filter": "config.lr > 0.1"}).json()
+    assert (none["ids"], none["matching"]) == ([], 0)
 
 
 def test_bad_requests_of_the_analysis(writer, start):

@@ -45,7 +45,7 @@ test("from the table to what mattered, in one click: the two planted hyperparame
   await page.getByText("Rests on 198 runs.").waitFor(); // two of 200 have no result
   await page.getByText(/hyperparameters? not distinguishable from noise/).waitFor();
   await page.getByRole("button", { name: /^(optimizer\.lr × model\.hidden|model\.hidden × optimizer\.lr)/ }).click();
-  await page.getByRole("img", { name: /^Scatter of (model\.hidden against optimizer\.lr|optimizer\.lr against model\.hidden) of 200 runs, colored by eval\/loss$/ }).waitFor();
+  await page.getByRole("group", { name: /^Scatter of (model\.hidden against optimizer\.lr|optimizer\.lr against model\.hidden) of 200 runs, colored by eval\/loss$/ }).waitFor();
 }));
 
 test("a sweep: its progress, the best trial, and why trials were pruned or failed", () => onPage("sweeps", async (page) => {
@@ -164,6 +164,139 @@ test("brushing with the pointer and the keyboard selects the runs of the filter,
   await waitFor(() => "metric.eval/loss" in JSON.parse(queryOf(page).get("brush")), "the brush of the result in the URL");
   await page.getByRole("button", { name: "Clear", exact: true }).click();
   await page.getByText("All runs", { exact: true }).waitFor();
+}));
+
+const hasRing = (locator) => locator.evaluate((element) => document.activeElement === element && getComputedStyle(element).outlineStyle === "solid");
+
+/** The study as rows {id, name, lr, loss}, those without a loss left out. */
+async function studied() {
+  const { ids, names, columns } = await (await fetch(`${address}/api/analysis?filter=${STUDY}&column=config.optimizer.lr&column=metric.eval/loss`)).json();
+  const [lr, loss] = columns.map(({ values }) => values);
+  return ids.map((id, i) => ({ id, name: names[i], lr: lr[i], loss: loss[i] })).filter((run) => typeof run.loss === "number");
+}
+
+test("the points of a scatter plot are one stop of Tab, and arrow keys go to the next point to a side", () => onPage(`${ANALYSIS}&sx=config.optimizer.lr&sy=metric.eval/loss&sc=config.model.hidden`, async (page) => {
+  const scatter = scatterOf(page);
+  await scatter.and(page.locator("[data-drawn]")).waitFor();
+  await page.getByLabel("color", { exact: true }).focus();
+  await page.keyboard.press("Tab");
+  assert.ok(await hasRing(scatter));
+  const byLr = (await studied()).sort((a, b) => a.lr - b.lr);
+  const byLoss = [...byLr].sort((a, b) => a.loss - b.loss);
+  const tip = scatter.locator(".tip[aria-live]");
+  const isAt = async ({ name, loss }) => {
+    await tip.locator("strong").getByText(name, { exact: true }).waitFor();
+    assert.ok((await tip.locator(".tip-pair").filter({ hasText: "eval/loss" }).textContent()).endsWith(loss.toPrecision(4).replace(/0+$/, "")));
+  };
+  for (const run of byLr.slice(0, 2)) {
+    await page.keyboard.press("ArrowRight");
+    await isAt(run);
+  }
+  await page.keyboard.press("ArrowLeft");
+  await isAt(byLr[0]);
+  await page.keyboard.press("ArrowUp");
+  const above = byLoss[byLoss.indexOf(byLr[0]) + 1];
+  await isAt(above);
+  assert.deepEqual(await violations(page), []);
+  await page.keyboard.press("Escape");
+  await tip.waitFor({ state: "hidden" });
+  await page.keyboard.press("End");
+  await isAt(byLr.at(-1));
+  await page.keyboard.press("Tab");
+  await tip.waitFor({ state: "hidden" });
+  assert.equal(await scatter.evaluate((element) => element.contains(document.activeElement)), false);
+  await scatter.focus();
+  await page.keyboard.press("ArrowRight");
+  await isAt(byLr[0]);
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { level: 1, name: byLr[0].name, exact: true }).waitFor();
+}));
+
+test("the lines of parallel coordinates are one stop of Tab: up and down along an axis, left and right to another", () => onPage(`${ANALYSIS}&axes=config.model.hidden,config.optimizer.lr`, async (page) => {
+  await isDrawn(page, 200);
+  const parallel = page.locator(".parallel");
+  const tip = parallel.locator(".tip[aria-live]");
+  await page.getByRole("button", { name: "Axes", exact: true }).focus();
+  await page.keyboard.press("Tab");
+  assert.ok(await hasRing(parallel));
+  const worst = (await studied()).sort((a, b) => b.loss - a.loss);
+  for (const run of worst.slice(0, 2)) {
+    await page.keyboard.press("ArrowDown");
+    await tip.locator("strong").getByText(run.name, { exact: true }).waitFor();
+  }
+  const left = async () => (await tip.boundingBox()).x;
+  const before = await left();
+  await page.keyboard.press("ArrowLeft");
+  await waitFor(async () => (await left()) < before, "the tooltip to be at the axis before");
+  // Also lines without a result have a learning rate.
+  const { names, columns: [{ values: rates }] } = await (await fetch(`${address}/api/analysis?filter=${STUDY}&column=config.optimizer.lr`)).json();
+  const byRate = names.map((name, i) => ({ name, rate: rates[i] })).sort((a, b) => a.rate - b.rate).map(({ name }) => name);
+  await page.keyboard.press("ArrowUp");
+  await tip.locator("strong").getByText(byRate[byRate.indexOf(worst[1].name) + 1], { exact: true }).waitFor();
+  await page.keyboard.press("Escape");
+  await tip.waitFor({ state: "hidden" });
+  await page.keyboard.press("ArrowUp");
+  const chosen = await tip.locator("strong").textContent();
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { level: 1, name: chosen, exact: true }).waitFor();
+}));
+
+test("arrow keys on the name of an axis select, move and resize a range, and Escape clears it", () => onPage(`${ANALYSIS}&axes=config.model.hidden,config.optimizer.lr`, async (page) => {
+  await isDrawn(page, 200);
+  const lr = page.getByRole("button", { name: "Axis optimizer.lr" });
+  const range = () => JSON.parse(queryOf(page).get("brush") ?? "{}")["config.optimizer.lr"];
+  const press = async (key) => {
+    const before = queryOf(page).get("brush");
+    await page.keyboard.press(key);
+    await waitFor(() => queryOf(page).get("brush") !== before, `the selection after ${key}`);
+    const [low, high] = range() ?? [0, Infinity];
+    await page.locator(".brush-summary").getByText(range() ? `${await matching(`group = study and config.optimizer.lr >= ${low} and config.optimizer.lr <= ${high}`)} of 200 runs` : "All runs", { exact: true }).waitFor();
+    return range();
+  };
+  await lr.focus();
+  const half = await press("ArrowUp");
+  await page.locator(".parallel [aria-live]").getByText(/^optimizer\.lr: 0\.\d+ to 0\.\d+$/).waitFor();
+  const lower = await press("ArrowDown");
+  assert.ok(lower[0] < half[0] && lower[1] < half[1]);
+  const smaller = await press("Shift+ArrowDown");
+  assert.ok(smaller[1] < lower[1] && smaller[0] === lower[0]);
+  assert.deepEqual(await violations(page), []);
+  assert.equal(await press("Escape"), undefined);
+  // One stop for all names.
+  const stops = page.getByRole("toolbar", { name: "Axes" }).locator("[tabindex='0']");
+  assert.equal(await stops.getAttribute("aria-label"), "Axis optimizer.lr");
+  await page.keyboard.press("ArrowLeft");
+  assert.ok(await hasRing(page.getByRole("button", { name: "Axis model.hidden" })));
+  assert.equal(await stops.getAttribute("aria-label"), "Axis model.hidden");
+  await page.keyboard.press("Tab");
+  assert.equal(await page.locator(".parallel").evaluate((element) => element.contains(document.activeElement)), false);
+}));
+
+test("in a chart of many runs, up and down go from line to line, and Enter opens the run", () => onPage(`group?q=${STUDY}&view=each&m=eval/loss`, async (page) => {
+  const chart = page.getByRole("group", { name: /^Chart of eval\/loss\. trial \d+: from/ });
+  await chart.locator("canvas").waitFor(); // the key handlers are attached with it
+  await chart.focus();
+  await page.keyboard.press("End");
+  const said = chart.locator("p[aria-live]");
+  await said.getByText(/^trial \d+, step 400: [\d.]+$/).waitFor();
+  const nameOf = async () => /^(trial \d+), /.exec(await said.textContent())[1];
+  const down = (await studied()).sort((a, b) => b.loss - a.loss).map(({ name }) => name);
+  const start = down.indexOf(await nameOf());
+  const key = start > 0 ? "ArrowUp" : "ArrowDown";
+  await page.keyboard.press(key);
+  const next = down[start + (start > 0 ? -1 : 1)];
+  await said.getByText(new RegExp(`^${next}, step 400: `)).waitFor();
+  await chart.locator(".tip-row.on").getByText(next, { exact: true }).waitFor();
+  await page.keyboard.press("ArrowLeft");
+  await said.getByText(new RegExp(`^${next}, step 300: `)).waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.keyboard.press("Escape");
+  await chart.locator(".tip").waitFor({ state: "hidden" });
+  assert.equal(await said.textContent(), "");
+  await page.keyboard.press("ArrowLeft");
+  const opened = await nameOf();
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { level: 1, name: opened, exact: true }).waitFor();
 }));
 
 test("results grouped by a key have the mean of the groups of the API, and the best run", () => onPage(`${ANALYSIS}&by=config.model.hidden`, async (page) => {
@@ -411,6 +544,64 @@ test("sounds and videos of the Python client play and seek, by step", () => onPa
   assert.deepEqual(await violations(page), []);
   await page.emulateMedia({ colorScheme: "dark" });
   assert.deepEqual(await violations(page), []);
+}));
+
+const HALVED = `
+import sys, lockstep
+for i in range(26):
+    pruned = i % 3 == 2
+    tags = [f"trial:{i}"] + ["pruned"] * pruned if i < 24 else ["pruned"]
+    with lockstep.init(name=f"half {i}", id=f"half-{i:02}", group="halved", dir=sys.argv[1], tags=tags, config={"lr": 0.01 * (i + 1), "width": 32 * (1 + i % 2)}, agent=False) as run:
+        run.log({"eval/loss": 9.0 + i if pruned and i < 24 else 1.0 / (i + 1)}, step=1)
+`;
+
+test("pruned trials of a sweep are left out of every part of an analysis, or counted if the URL says so", () => onPage("alerts", async (page) => {
+  python(HALVED, runs);
+  const filter = encodeURIComponent("group = halved");
+  // Meanwhile, the server has closed the idle connection.
+  await waitFor(() => matching("group = halved").then((count) => count === 26, () => false), "the runs");
+  const without = page.getByRole("button", { name: "Without pruned (8)" });
+  const counts = async () => {
+    const table = page.getByRole("region", { name: /eval\/loss\)? by width/ });
+    await table.waitFor();
+    return (await table.locator("tbody tr").evaluateAll((rows) => rows.map((row) => Number(row.cells[1].textContent)))).reduce((sum, one) => sum + one, 0);
+  };
+  const isWhole = async (count) => {
+    await page.getByText(`${count} runs`, { exact: true }).waitFor();
+    await isDrawn(page, count);
+    await page.getByText(`Rests on ${count} runs.`).waitFor();
+    await page.getByRole("group", { name: new RegExp(`^Scatter of .* of ${count} runs`) }).first().waitFor();
+    assert.equal(await counts(), count);
+  };
+  await showView(page, `analyze?q=${filter}&by=config.width`);
+  // Runs with the tag that are not trials are counted.
+  await isWhole(18);
+  assert.equal(await without.getAttribute("aria-pressed"), "true");
+  await without.click();
+  await isWhole(26);
+  assert.deepEqual([queryOf(page).get("pruned"), await without.getAttribute("aria-pressed")], ["1", "false"]);
+  // A result that is not among the first values has those of the same runs.
+  await page.getByRole("group", { name: "Which value" }).getByRole("button", { name: "min" }).click();
+  await isWhole(26);
+  await without.click();
+  await isWhole(18);
+  assert.equal(queryOf(page).get("pruned"), null);
+  assert.deepEqual(await violations(page), []);
+  await page.getByRole("link", { name: "Show in table" }).click();
+  await page.getByText(/^18 of \d+ runs$/).waitFor();
+  // Of listed runs, too; and if nothing else is left, the switch is there.
+  await showView(page, "analyze?runs=half-00,half-01,half-02,half-03,half-05&target=metric.eval/loss");
+  await isDrawn(page, 3);
+  await page.getByRole("button", { name: "Without pruned (2)" }).click();
+  await isDrawn(page, 5);
+  await showView(page, "analyze?runs=half-01,half-02,half-05");
+  await page.getByText("One run cannot be analyzed.").waitFor();
+  await page.getByRole("button", { name: "Without pruned (2)" }).click();
+  await isDrawn(page, 3);
+  // A filter that compares the tag says what it wants.
+  await showView(page, `analyze?q=${encodeURIComponent("group = halved and tag = pruned")}`);
+  await isDrawn(page, 10);
+  assert.equal(await page.getByRole("button", { name: /^Without pruned/ }).count(), 0);
 }));
 
 test("the results in the order of start: the line is the best so far, and the text names the run that improved it last", () => onPage(ANALYSIS, async (page) => {

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { drawn, showView, visit } from "./browser.mjs";
+import { drawn, showView, violations, visit } from "./browser.mjs";
 import { agentToEnd, begin, directory, end, exported, LOCKSTEP, open, record, resume, run, runs, serve, show, train, waitFor } from "./world.mjs";
 
 const SCRIPT = '<img src=x onerror="window.pwned=1">';
@@ -142,11 +142,48 @@ test("the slowest of sixteen ranks is named, and a click overlays it on the band
   await page.getByText("Rank 1 is the slowest").waitFor();
   await page.getByText("Without rank 1, a step would take 12 ms instead of 16 ms.").waitFor();
   assert.equal(await page.locator("table.plain tbody tr").count(), 16);
-  const heat = page.getByRole("img", { name: /rank\/step_time_s of 16 ranks/ });
+  const heat = page.getByRole("group", { name: /rank\/step_time_s of 16 ranks/ });
   const box = await heat.boundingBox();
   await page.mouse.click(box.x + box.width / 2, box.y + box.height * (1.5 / 16));
   await waitFor(() => /ranks=1(&|$)/.test(page.url()), "rank 1 in the URL");
   await page.getByRole("group", { name: /rank\/step_time_s.*median of 16 ranks.*rank 1/ }).waitFor();
+}));
+
+test("arrow keys move through the cells of the heatmap of ranks, and Enter overlays the rank on the band", () => onPage("run/ranks-1/ranks", async (page) => {
+  const heat = page.getByRole("group", { name: /rank\/step_time_s of 16 ranks/ });
+  await page.getByRole("button", { name: "More options for the heatmap of rank/step_time_s" }).focus();
+  await page.keyboard.press("Tab");
+  assert.ok(await heat.evaluate((element) => document.activeElement === element && getComputedStyle(element).outlineStyle === "solid"));
+  const readout = page.locator(".heat-readout[aria-live]");
+  const isAt = (text) => readout.getByText(text).waitFor();
+  await page.keyboard.press("ArrowDown");
+  await isAt(/^rank 0, steps 0 to 0: [\d.]+ ms$/);
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("ArrowRight");
+  const { sources, mean, edges, columns } = await (await fetch(`${address}/api/heatmap?run=ranks-1&metric=rank/step_time_s&columns=600`)).json();
+  const row = sources.indexOf("rank-1");
+  await isAt(new RegExp(`^rank 1, steps ${edges[1]} to ${edges[2] - 1}: ${Number((1000 * mean[row][1]).toPrecision(4))} ms$`));
+  const [mark, box] = [await page.locator(".heat-mark").boundingBox(), await heat.boundingBox()];
+  assert.ok(Math.abs(mark.y - box.y - box.height / 16) < 2 && Math.abs(mark.x - box.x - box.width / columns) < 2, JSON.stringify([mark, box]));
+  assert.deepEqual(await violations(page), []);
+  await page.keyboard.press("Escape");
+  await isAt("Click a rank to overlay its curve on the band");
+  for (const key of ["ArrowUp", "ArrowDown", "End", "Enter"]) await page.keyboard.press(key);
+  await page.getByRole("group", { name: /rank\/step_time_s.*median of 16 ranks.*rank 1/ }).waitFor();
+  assert.match(page.url(), /ranks=1(&|$)/);
+}));
+
+test("the ends of a band are reached with up and down, and Enter overlays the rank", () => onPage("run/ranks-1/charts?m=step_time", async (page) => {
+  const chart = page.getByRole("group", { name: /rank\/step_time_s.*median of 16 ranks/ });
+  await chart.locator("canvas").waitFor(); // the key handlers are attached with it
+  await chart.focus();
+  await page.keyboard.press("ArrowLeft");
+  const said = chart.locator("p[aria-live]");
+  await said.getByText(/^median of 16 ranks, step \d+: /).waitFor();
+  await page.keyboard.press("ArrowUp");
+  await said.getByText(/^max rank 1, step \d+: /).waitFor();
+  await page.keyboard.press("Enter");
+  await page.getByRole("group", { name: /rank\/step_time_s.*median of 16 ranks.*rank 1: / }).waitFor();
 }));
 
 test("a click at the edge of a band overlays the rank with the extreme", () => onPage("run/ranks-1/charts?m=step_time", async (page) => {
@@ -163,7 +200,7 @@ test("a click at the edge of a band overlays the rank with the extreme", () => o
 test("the slower of two ranks is named, and each phase of its step has a heatmap", () => onPage(`run/${ids.first}/ranks`, async (page) => {
   await page.locator("[data-verdict]").filter({ hasText: /Rank [01] is slower|All ranks take the same time/ }).waitFor();
   await page.getByLabel("Metric", { exact: true }).selectOption("rank/forward_s");
-  await page.getByRole("img", { name: /rank\/forward_s of 2 ranks/ }).waitFor();
+  await page.getByRole("group", { name: /rank\/forward_s of 2 ranks/ }).waitFor();
 }));
 
 test("the slower rank is known even if only the main rank logs", async () => {
@@ -532,7 +569,7 @@ test("a report opens offline with the same content", async () => {
   await drawn(page, "train/loss").waitFor();
   assert.equal(await page.locator(".figures li").filter({ hasText: "eval/accuracy" }).locator(".figure-value").getAttribute("title"), String(show(ids.first).metrics["eval/accuracy"].last));
   await page.getByRole("link", { name: /Ranks/ }).click();
-  await page.getByRole("img", { name: /rank\/step_time_s of 2 ranks/ }).waitFor();
+  await page.getByRole("group", { name: /rank\/step_time_s of 2 ranks/ }).waitFor();
   await page.getByRole("link", { name: "Console" }).click();
   await page.getByText("Only the last lines are included").waitFor();
   const printed = readFileSync(join(runs, ids.first, "logs", "attempt_0", "0", "stdout.log"), "utf8").trim().split("\n");

@@ -14,7 +14,7 @@ async function compiled(...modules) {
   return import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].text).toString("base64")}`);
 }
 
-const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts", "chart/expression.ts", "analyze/values.ts", "parts/markdown.ts", "run/histogram_values.ts", "run/classifier_curves.ts", "analyze/surface.ts", "run/diff_lines.ts", "run/projection.ts", "run/umap.ts", "run/umap_layout.ts", "run/module_calls.ts", "data/filter.ts", "runs/archived.ts");
+const page = await compiled("chart/ticks.ts", "chart/palette.ts", "chart/line.ts", "chart/svg.ts", "runs/differing.ts", "runs/columns.ts", "format.ts", "metrics.ts", "progress.ts", "data/report_band.ts", "chart/expression.ts", "analyze/values.ts", "parts/markdown.ts", "run/histogram_values.ts", "run/classifier_curves.ts", "analyze/surface.ts", "run/diff_lines.ts", "run/projection.ts", "run/umap.ts", "run/umap_layout.ts", "run/module_calls.ts", "data/filter.ts", "runs/archived.ts", "analyze/pruned.ts", "parts/keyboard.ts");
 
 const styleText = ({ color, dash }) => `${color} ${dash.join()}`;
 
@@ -335,6 +335,29 @@ test("brushes select runs, as filters and in the URL", () => {
   assert.ok(Math.abs(summary.deviation - Math.sqrt(8 / 3)) < 1e-12);
 });
 
+test("keys move the selection of an axis: half of it first, within its ends, and labels one by one", () => {
+  const numbers = page.valuesOf({ field: "config.x", type: "number", values: [0, 100] });
+  assert.deepEqual([page.steppedBrush(numbers, undefined, 1, false), page.steppedBrush(numbers, undefined, -1, true)], [[50, 100], [0, 50]]);
+  const near = (brush, expected) => brush.forEach((value, i) => assert.ok(Math.abs(value - expected[i]) < 1e-9, `${brush} ${expected}`));
+  near(page.steppedBrush(numbers, [20, 40], 1, false), [25, 45]);
+  near(page.steppedBrush(numbers, [20, 40], -1, true), [20, 35]);
+  near(page.steppedBrush(numbers, [20, 40], 1, true), [20, 45]);
+  near(page.steppedBrush(numbers, [2, 40], -1, false), [0, 38]);
+  near(page.steppedBrush(numbers, [60, 99], 1, false), [61, 100]);
+  near(page.steppedBrush(numbers, [60, 62], -1, true), [60, 60]);
+  near(page.steppedBrush(numbers, [-500, 900], 1, false), [0, 100]);
+  const names = page.valuesOf({ field: "config.name", type: "text", labels: ["a", "b", "c", "d", "e"], values: [0, 1, 2, 3, 4] });
+  const steps = (brush, by, isEnd) => page.steppedBrush(names, brush, by, isEnd).join("");
+  assert.deepEqual([steps(undefined, 1, false), steps(undefined, -1, false)], ["cde", "abc"]);
+  assert.deepEqual([steps(["a", "c"], 1, false), steps(["d", "e"], 1, false), steps(["b", "c"], -1, false)], ["bd", "de", "ab"]);
+  assert.deepEqual([steps(["b", "c"], 1, true), steps(["b", "c"], -1, true), steps(["b"], -1, true), steps(["gone"], 1, false)], ["bcd", "b", "b", "cde"]);
+  assert.equal(page.brushWords(names, ["b", "c"]), "name: b, c");
+});
+
+test("keys move in an order without wrapping, and begin at an end", () => {
+  assert.deepEqual([page.stepIn([7, 8, 9], null, 1), page.stepIn([7, 8, 9], null, -1), page.stepIn([7, 8, 9], 8, 1), page.stepIn([7, 8, 9], 9, 1), page.stepIn([7, 8], 5, 1), page.stepIn([], null, 1)], [7, 9, 9, 9, 7, null]);
+});
+
 test("only runs with a result can fail to improve the best so far", () => {
   const values = Float64Array.of(3, 1, NaN, 2, NaN, 1);
   const best = page.bestSoFar([0, 2, 1, 4, 3, 5], values, "lower");
@@ -350,6 +373,15 @@ test("archived runs are left out, unless the filter compares the tag; a filter t
   for (const filter of ["state =", "not", "a or", "a and", "note ~ \"x", "a) or (b", "step <"]) assert.equal(page.withoutArchived(filter), filter, "otherwise the condition would be a part of it");
   assert.equal(page.shownFilter("a", new URLSearchParams("archived=1")), "a");
   assert.equal(page.shownFilter("a", new URLSearchParams("q=a")), `(a) and ${others}`);
+});
+
+test("pruned trials of a sweep are left out of an analysis, unless the filter compares the tag or is not valid", () => {
+  assert.deepEqual(page.splitPruned({ filter: "group = a or b" }), { others: { filter: "(group = a or b) and not (tag = pruned and tag = trial:*)" }, pruned: { filter: "(group = a or b) and tag = pruned and tag = trial:*" } });
+  assert.deepEqual(page.splitPruned(["x", "y"]).others, { run: ["x", "y"], filter: page.NOT_PRUNED });
+  for (const filter of ["tag = pruned", "not tag = pruned", "a or"]) assert.equal(page.splitPruned({ filter }), null);
+  const run = (tags) => ({ of: (_, field) => (field === "tag" ? tags : []) });
+  const isOut = page.parseFilter(page.PRUNED, ({ of }, field) => of(null, field), 0);
+  assert.deepEqual([["pruned", "trial:3"], ["trial:3"], ["pruned"], []].map((tags) => isOut(run(tags))), [true, false, false, false]);
 });
 
 test("groups of many values are ranges that contain every run once", () => {

@@ -38,7 +38,7 @@ const showVectors = (page) => showView(page, "run/vectors/media");
 test("a table with vectors of the Python client is a map of its principal components: colors, search, a row, and the table", () => onPage("alerts", async (page) => {
   await showVectors(page);
   const card = page.locator("section.card").filter({ has: page.getByRole("heading", { name: /^eval\/embedding/ }) });
-  const map = card.getByRole("img", { name: /^Scatter of component 2: [\d.]+ % of the variance against component 1: [\d.]+ % of the variance of 300 rows, colored by label$/ });
+  const map = card.getByRole("group", { name: /^Scatter of component 2: [\d.]+ % of the variance against component 1: [\d.]+ % of the variance of 300 rows, colored by label$/ });
   await map.waitFor();
   for (const label of ["cat", "dog", "eel"]) await card.getByRole("list", { name: "Color: label" }).getByText(label, { exact: true }).waitFor();
   await card.getByText("1 row left out: the vector has another length than the first, or a value that is not finite.").waitFor();
@@ -61,7 +61,7 @@ test("a table with vectors of the Python client is a map of its principal compon
   const opened = card.getByLabel("The row of the chosen point");
   await opened.getByText("sample 12 of step 10").waitFor();
   await card.getByLabel("y", { exact: true }).selectOption("component 3");
-  await card.getByRole("img", { name: /^Scatter of component 3/ }).waitFor();
+  await card.getByRole("group", { name: /^Scatter of component 3/ }).waitFor();
   assert.deepEqual(await violations(page), []);
   await page.emulateMedia({ colorScheme: "dark" });
   assert.deepEqual(await violations(page), []);
@@ -77,12 +77,12 @@ test("a table with vectors of the Python client is a map of its principal compon
     }
   });
   await opened.getByText("sample 12 of step 0").waitFor();
-  await card.getByRole("img", { name: /^Scatter of component 3/ }).waitFor();
+  await card.getByRole("group", { name: /^Scatter of component 3/ }).waitFor();
   assert.equal(await card.getByLabel("Color", { exact: true }).inputValue(), "loss");
   assert.equal(await card.getByLabel("Find rows of eval/embedding").inputValue(), "sample 12 of");
   assert.deepEqual([new Set(loaded.map((query) => query.get("at"))).size, loaded.filter((query) => query.get("rows") === "200").length, workers.length], [1, 1, 1]);
   // Two numbers are drawn as they are.
-  await page.getByRole("img", { name: "Scatter of coordinate 2 against coordinate 1 of 4 rows, colored by label" }).waitFor();
+  await page.getByRole("group", { name: "Scatter of coordinate 2 against coordinate 1 of 4 rows, colored by label" }).waitFor();
   // In three dimensions, also of rows with coordinates.
   await card.getByRole("button", { name: "PCA map" }).waitFor();
   await card.getByRole("button", { name: "3-D" }).click();
@@ -124,7 +124,7 @@ const findPoint = (plot) => plot.evaluate(async (element) => {
     for (let x = box.left + 60; x < box.right - 8; x += 12) {
       canvas.dispatchEvent(new PointerEvent("pointermove", { bubbles: true, clientX: x, clientY: y }));
       await new Promise((resolve) => setTimeout(resolve));
-      if (element.querySelector(".tip")) return { x, y };
+      if (element.querySelector(".tip:not([hidden])")) return { x, y };
     }
   }
   throw new Error("no point under the pointer");
@@ -155,7 +155,7 @@ async function savedImage(page, button) {
 test("maps of vectors and points are saved as PNG with axes and legend, at twice the resolution of the page", () => onPage("alerts", async (page) => {
   await showVectors(page);
   const card = page.locator("section.card").filter({ has: page.getByRole("heading", { name: /^eval\/embedding/ }) });
-  await card.getByRole("img", { name: /of 300 rows, colored by label$/ }).waitFor();
+  await card.getByRole("group", { name: /of 300 rows, colored by label$/ }).waitFor();
   const plot = card.locator(".scatter");
   const save = card.getByRole("button", { name: "Save eval/embedding as PNG" });
   const dots = await card.getByRole("list", { name: "Color: label" }).locator(".dot").evaluateAll((all) => all.map((dot) => getComputedStyle(dot).backgroundColor));
@@ -195,10 +195,10 @@ test("UMAP of a table with vectors: loaded when it is chosen, groups are apart, 
   page.on("request", (request) => request.url().endsWith(".js") && scripts.push(new URL(request.url()).pathname));
   await showVectors(page);
   const cardOf = (on) => on.locator("section.card").filter({ has: on.getByRole("heading", { name: /^eval\/embedding/ }) });
-  const mapOf = (on) => cardOf(on).getByRole("img", { name: "Scatter of UMAP 2 against UMAP 1 of 300 rows, colored by label" });
+  const mapOf = (on) => cardOf(on).getByRole("group", { name: "Scatter of UMAP 2 against UMAP 1 of 300 rows, colored by label" });
   const pixels = (on) => mapOf(on).locator("canvas").evaluate((canvas) => canvas.toDataURL());
   const card = cardOf(page);
-  await card.getByRole("img", { name: /^Scatter of component 2/ }).waitFor();
+  await card.getByRole("group", { name: /^Scatter of component 2/ }).waitFor();
   assert.ok(!scripts.includes("/umap.js"), `${scripts}`);
   await card.getByRole("button", { name: "UMAP" }).press("Enter");
   await mapOf(page).waitFor();
@@ -281,7 +281,7 @@ test("UMAP of many vectors is thinned, reports its progress, and is canceled and
   const report = join(directory, "many.html");
   writeFileSync(report, await (await fetch(`${address}/api/report.html?run=many`)).text());
   await visit(`file://${report}#/run/many/media?points=umap`, async (copy) => {
-    await copy.getByRole("img", { name: /^Scatter of component 2.* of 2,?000 rows/ }).waitFor();
+    await copy.getByRole("group", { name: /^Scatter of component 2.* of 2,?000 rows/ }).waitFor();
     assert.equal(await copy.getByRole("button", { name: "UMAP" }).count(), 0);
   });
 }));
@@ -301,7 +301,7 @@ test("a map of UMAP stays while many others are computed, keeps the focus in its
   await showView(page, "run/tiny/media?points=umap");
   const cardOf = (name) => page.locator("section.card").filter({ has: page.getByRole("heading", { name: new RegExp(`^${name}`) }) });
   const [first, second] = [cardOf("eval/first"), cardOf("eval/second")];
-  const mapOf = (card) => card.getByRole("img", { name: "Scatter of UMAP 2 against UMAP 1 of 6 rows" });
+  const mapOf = (card) => card.getByRole("group", { name: "Scatter of UMAP 2 against UMAP 1 of 6 rows" });
   await mapOf(first).waitFor();
   assert.equal(await first.getByLabel("Vectors", { exact: true }).count(), 0, "only one column is not of coordinates");
   for (const distance of ["0", "0.25", "0.8"]) {
@@ -345,7 +345,7 @@ test("every choice of a view of media and tables is in its link", () => onPage("
   await showVectors(page);
   const cardOf = (on, name) => on.locator("section.card").filter({ has: on.getByRole("heading", { name: new RegExp(`^${name}`) }) });
   const card = cardOf(page, "eval/embedding");
-  await card.getByRole("img", { name: /of 300 rows, colored by label$/ }).waitFor();
+  await card.getByRole("group", { name: /of 300 rows, colored by label$/ }).waitFor();
   await card.getByLabel("Color", { exact: true }).selectOption("text");
   await card.getByLabel("x", { exact: true }).selectOption("component 4");
   await card.getByLabel("Find rows of eval/embedding").fill("sample 12 of");
@@ -363,7 +363,7 @@ test("every choice of a view of media and tables is in its link", () => onPage("
   await waitFor(() => queryOf(page).has("at.eval/layout"), "the URL to have the step");
   await onCopy(page, { "color.eval/embedding": "text", "axes.eval/embedding": "4-2", "find.eval/embedding": "sample 12 of", "row.eval/embedding": "13", "turn.eval/cloud": "-0.4255,0.6245,1.25" }, async (copy) => {
     const own = cardOf(copy, "eval/embedding");
-    await own.getByRole("img", { name: /^Scatter of component 2: .* against component 4: .* colored by text$/ }).waitFor();
+    await own.getByRole("group", { name: /^Scatter of component 2: .* against component 4: .* colored by text$/ }).waitFor();
     await own.getByText("1 of 300 rows").waitFor();
     await own.getByLabel("The row of the chosen point").getByText("sample 12 of step 10").waitFor();
     await waitFor(async () => (await pixels(copy)) === (await pixels(page)), "the points to be rotated as in the link");

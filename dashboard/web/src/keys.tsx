@@ -46,7 +46,48 @@ function byTitle(entries: readonly { title: string; keys: Key[] }[]): [string, K
   return [...found];
 }
 
-const NAMES: Record<string, string> = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→", Enter: "Enter", " ": "Space", Escape: "Esc" };
+const NAMES: Record<string, string> = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→", Enter: "Enter", " ": "Space", Escape: "Esc", PageUp: "Page Up", PageDown: "Page Down" };
+
+const SIDES = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"];
+const LEAVE = { keys: ["Escape"], description: "Leave" };
+
+/** The keys of drawings, which have the focus. */
+const DRAWINGS: Record<string, Omit<Key, "run">[]> = {
+  "Charts (focus with Tab)": [
+    { keys: ["ArrowLeft", "ArrowRight"], description: "Previous or next value" },
+    { keys: ["ArrowUp", "ArrowDown"], description: "Line above or below, or end of a band" },
+    { keys: ["Enter"], description: "As a click on the line: open its run, or overlay its rank" },
+    { keys: ["+", "-", "0"], description: "Zoom in, zoom out, reset zoom" },
+    LEAVE,
+  ],
+  "Scatter plots (focus with Tab)": [
+    { keys: SIDES, description: "Next point to this side" },
+    { keys: ["Enter"], description: "Open its run" },
+    LEAVE,
+  ],
+  "Lines of parallel coordinates (focus with Tab)": [
+    { keys: ["ArrowUp", "ArrowDown"], description: "Line above or below on an axis" },
+    { keys: ["ArrowLeft", "ArrowRight"], description: "Another axis" },
+    { keys: ["Enter"], description: "Open its run" },
+    LEAVE,
+  ],
+  "Names of their axes (focus with Tab)": [
+    { keys: ["ArrowUp", "ArrowDown"], description: "Select half of the axis, or move the selection" },
+    { keys: ["Shift+↑", "Shift+↓"], description: "Move its upper end" },
+    { keys: ["Escape"], description: "Clear it" },
+    { keys: ["ArrowLeft", "ArrowRight"], description: "Another axis" },
+  ],
+  "Heatmap of ranks (focus with Tab)": [
+    { keys: SIDES, description: "Another rank or step" },
+    { keys: ["PageUp", "PageDown"], description: "A tenth of the steps" },
+    { keys: ["Enter"], description: "Overlay the curve of the rank" },
+    LEAVE,
+  ],
+  "Points in three dimensions (focus with Tab)": [
+    { keys: SIDES, description: "Rotate" },
+    { keys: ["+", "-", "0"], description: "Zoom in, zoom out, reset" },
+  ],
+};
 
 export function Keys() {
   useKeys("Global", [
@@ -58,26 +99,12 @@ export function Keys() {
       <button type="button" class="button quiet icon keyboard" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick={() => (open.value = true)}><Icon name="keyboard" /></button>
       {open.value && (
         <Dialog title="Keyboard shortcuts" close={() => (open.value = false)} footer={<button class="button" type="button" data-first onClick={() => (open.value = false)}>Close</button>}>
-          {byTitle(active.value).map(([title, keys]) => (
+          {[...byTitle(active.value), ...Object.entries(DRAWINGS)].map(([title, keys]) => (
             <section key={title} class="keylist">
               <h3>{title}</h3>
               <dl>{keys.map((key) => <div key={key.description}><dt>{key.keys.map((k) => <kbd key={k}>{NAMES[k] ?? k}</kbd>)}</dt><dd>{key.description}</dd></div>)}</dl>
             </section>
           ))}
-          <section class="keylist">
-            <h3>Charts (focus with Tab)</h3>
-            <dl>
-              <div><dt><kbd>←</kbd><kbd>→</kbd></dt><dd>Previous or next value</dd></div>
-              <div><dt><kbd>+</kbd><kbd>-</kbd><kbd>0</kbd></dt><dd>Zoom in, zoom out, reset zoom</dd></div>
-            </dl>
-          </section>
-          <section class="keylist">
-            <h3>Points in three dimensions (focus with Tab)</h3>
-            <dl>
-              <div><dt><kbd>←</kbd><kbd>→</kbd><kbd>↑</kbd><kbd>↓</kbd></dt><dd>Rotate</dd></div>
-              <div><dt><kbd>+</kbd><kbd>-</kbd><kbd>0</kbd></dt><dd>Zoom in, zoom out, reset</dd></div>
-            </dl>
-          </section>
         </Dialog>
       )}
     </>

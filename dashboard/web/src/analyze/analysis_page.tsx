@@ -1,5 +1,6 @@
 // What mattered in a set of runs: parallel coordinates, importance, scatter and grouped results. The URL holds the whole state:
-// the runs (q or runs), the result (target), axes, brushes, the scatter (sx, sy, sc) and the key of the table (by).
+// the runs (q or runs; pruned=1: also pruned ones), the result (target), axes, brushes, the scatter (sx, sy, sc) and the key of the
+// table (by).
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { both, quoted } from "../data/filter";
 import type { Analysis, Importance, RunChoice, ValueColumn } from "../data/source";
@@ -17,6 +18,7 @@ import { GroupTable } from "./group_table";
 import { ImportanceList } from "./importance_list";
 import { OrderPanel } from "./order_panel";
 import { Parallel } from "./parallel";
+import { NOT_PRUNED, splitPruned } from "./pruned";
 import { ColorLegend } from "./run_colors";
 import { ScatterPanel } from "./scatter_panel";
 import { type Brushes, brushFilter, brushText, insideOf, parseBrushes, summaryOf, type Values, valuesOf } from "./values";
@@ -41,14 +43,32 @@ const isSetting = (column: ValueColumn) => isHyperparameter(column.field) && (!c
 
 const MAX_PARAMETERS = 64;
 
-interface Loading { data: Analysis; target: string | null; importance: Promise<Importance | null> }
+/** `choice`: the runs of the data; `standard`: its columns. */
+interface Loading { data: Analysis; standard: Map<string, Values>; choice: RunChoice; target: string | null; importance: Promise<Importance | null>; pruned: Pruned }
+/** How many of the runs are pruned trials, and whether they are left out. */
+interface Pruned { count: number; isOut: boolean }
 
 /** Starts to load the importance; the page meanwhile reads and draws the values. */
-function loadImportance(data: Analysis, choice: RunChoice, target: string | null): Loading {
+function loadImportance(data: Analysis, choice: RunChoice, target: string | null): Promise<Importance | null> {
   const fields = data.columns.filter(isSetting).slice(0, MAX_PARAMETERS).map((column) => column.field);
   const importance = target && fields.length > 0 ? source().importance(choice, target, fields) : Promise.resolve(null);
   importance.catch(() => undefined); // the error is shown by the views that need it
-  return { data, target, importance };
+  return importance;
+}
+
+/** Also counts the pruned ones of the runs, and leaves them out unless `isAll`. */
+async function load(choice: RunChoice, isAll: boolean): Promise<Loading> {
+  const split = splitPruned(choice);
+  const shown = split && !isAll ? split.others : choice;
+  const [data, pruned] = await Promise.all([source().analysis(shown, []), split ? source().analysis(split.pruned, ["id"]) : null]);
+  const target = route.value.query.get("target") ?? defaultTarget(data);
+  const standard = new Map(data.columns.map((column) => [column.field, valuesOf(column)]));
+  return { data, standard, choice: shown, target, importance: loadImportance(data, shown, target), pruned: { count: pruned?.matching ?? 0, isOut: shown !== choice } };
+}
+
+function PrunedSwitch({ count, isOut }: Pruned) {
+  if (count === 0) return null;
+  return <button type="button" class="button quiet mini" aria-pressed={isOut} title="Trials that a sweep stopped early have an early result" onClick={() => setQuery({ pruned: isOut ? "1" : null })}>Without pruned ({count.toLocaleString("en-US")})</button>;
 }
 
 export function AnalysisPage() {
@@ -57,42 +77,44 @@ export function AnalysisPage() {
   const ids = query.get("runs");
   const choice: RunChoice = useMemo(() => (ids ? ids.split(",").filter(Boolean) : { filter: shownFilter(filter, query) }), [ids, filter, query.get("archived")]);
   const now = useThrottled(tick.value, 5000);
-  const main = useAsync<Loading>(async () => {
-    const data = await source().analysis(choice, []);
-    return loadImportance(data, choice, route.value.query.get("target") ?? defaultTarget(data));
-  }, [choice, now]);
+  const isAll = query.get("pruned") === "1";
+  const main = useAsync<Loading>(() => load(choice, isAll), [choice, isAll, now]);
   useEffect(() => void (document.title = `${query.get("title") || "Analysis"} · Lockstep`), [query.get("title")]);
   if (main.error) return <div class="empty"><h1>Cannot analyze these runs</h1><p>{main.error.message}</p><a class="button" href={link([])}>All runs</a></div>;
   if (!main.value) return <p class="waiting">Loading…</p>;
-  const { data } = main.value;
-  if (data.ids.length < 2) return <div class="empty"><h1>Analysis</h1><p>{data.ids.length === 0 ? "No runs match." : "One run cannot be analyzed."} Select two or more runs in the table, or a filter that matches more.</p><a class="button primary" href={link([], { q: filter, archived: query.get("archived") })}>Runs</a></div>;
-  return <Loaded loading={main.value} choice={choice} filter={filter} />;
+  const { data, pruned } = main.value;
+  if (data.ids.length < 2) return <div class="empty"><h1>Analysis</h1><p>{data.ids.length === 0 ? "No runs match." : "One run cannot be analyzed."} Select two or more runs in the table, or a filter that matches more.</p><PrunedSwitch {...pruned} /><a class="button primary" href={link([], { q: filter, archived: query.get("archived") })}>Runs</a></div>;
+  return <Loaded loading={main.value} ids={Array.isArray(choice) ? choice : null} filter={filter} />;
 }
 
-function Loaded({ loading, choice, filter }: { loading: Loading; choice: RunChoice; filter: string }) {
+function Loaded({ loading, ids, filter }: { loading: Loading; ids: string[] | null; filter: string }) {
   const { query } = route.value;
-  const { data } = loading;
-  const target = query.get("target") ?? defaultTarget(data);
-  const standard = useMemo(() => new Map(data.columns.map((column) => [column.field, valuesOf(column)])), [data]);
-  const settings = useMemo(() => data.columns.filter(isSetting).map((column) => standard.get(column.field)!), [standard]);
+  const { standard, choice } = loading;
+  const target = query.get("target") ?? defaultTarget(loading.data);
   // Columns that are not among the standard ones are requested.
   const requested = [target, query.get("sx"), query.get("sy"), query.get("sc"), query.get("by"), ...(query.get("axes") ?? "").split(","), ...Object.keys(parseBrushes(query.get("brush")))].filter((field): field is string => Boolean(field) && !standard.has(field!));
   const wanted = [...new Set(requested)].join("\n");
-  const more = useAsync<Map<string, Values>>(async () => (wanted ? new Map((await source().analysis(choice, wanted.split("\n"))).columns.map((column) => [column.field, valuesOf(column)])) : new Map()), [wanted, data]);
-  const columns = useMemo(() => new Map([...standard, ...(more.value ?? [])]), [standard, more.value]);
-  const importance = useAsync<Importance | null>(() => (target === loading.target ? loading : loadImportance(data, choice, target)).importance, [loading, target]);
-  const result = target ? columns.get(target) : undefined;
+  const all = useAsync<{ loading: Loading; columns: Map<string, Values> }>(async () => {
+    const more = wanted ? (await source().analysis(choice, wanted.split("\n"))).columns : [];
+    return { loading, columns: new Map([...standard, ...more.map((column) => [column.field, valuesOf(column)] as const)]) };
+  }, [wanted, loading]);
+  const importance = useAsync<Importance | null>(() => (target === loading.target ? loading.importance : loadImportance(loading.data, choice, target)), [loading, target]);
+  // Until the columns of other runs are there, those of the previous ones are shown.
+  const shown = all.value?.loading ?? loading;
+  const { data } = shown;
+  const settings = useMemo(() => data.columns.filter(isSetting).map((column) => shown.standard.get(column.field)!), [shown]);
+  const result = target ? all.value?.columns.get(target) : undefined;
   if (!target) return <div class="empty"><h1>Analysis</h1><p>These runs have not logged any metric yet.</p><a class="button" href={link([], { q: filter, archived: query.get("archived") })}>Show in table</a></div>;
-  if (more.error) return <div class="empty"><h1>Cannot analyze these runs</h1><p>{more.error.message}</p><button type="button" class="button" onClick={() => setQuery({ target: null, sx: null, sy: null, sc: null, by: null, axes: null, brush: null })}>Reset</button></div>;
+  if (all.error) return <div class="empty"><h1>Cannot analyze these runs</h1><p>{all.error.message}</p><button type="button" class="button" onClick={() => setQuery({ target: null, sx: null, sy: null, sc: null, by: null, axes: null, brush: null })}>Reset</button></div>;
   const isLoading = importance.pending && importance.value === undefined;
   // Only the axes that the URL names do not depend on the importance.
-  if (!result || (more.pending && more.value === undefined) || (isLoading && !query.get("axes"))) return <p class="waiting">Loading…</p>;
-  return <Views data={data} columns={columns} settings={settings} target={result} importance={importance.value ?? null} isLoading={isLoading} error={importance.error} filter={filter} choice={choice} />;
+  if (!all.value || !result || (isLoading && !query.get("axes"))) return <p class="waiting">Loading…</p>;
+  return <Views data={data} columns={all.value.columns} settings={settings} target={result} importance={importance.value ?? null} isLoading={isLoading} error={importance.error} filter={filter} listed={ids} pruned={shown.pruned} />;
 }
 
-interface ViewsProps { data: Analysis; columns: Map<string, Values>; settings: Values[]; target: Values; importance: Importance | null; isLoading: boolean; error: Error | undefined; filter: string; choice: RunChoice }
+interface ViewsProps { data: Analysis; columns: Map<string, Values>; settings: Values[]; target: Values; importance: Importance | null; isLoading: boolean; error: Error | undefined; filter: string; listed: string[] | null; pruned: Pruned }
 
-function Views({ data, columns, settings, target, importance, isLoading, error, filter, choice }: ViewsProps) {
+function Views({ data, columns, settings, target, importance, isLoading, error, filter, listed, pruned }: ViewsProps) {
   const { query } = route.value;
   const { ids, names } = data;
   const stored = query.get("brush");
@@ -124,10 +146,11 @@ function Views({ data, columns, settings, target, importance, isLoading, error, 
   const names_ = data.metrics.map((m) => m.name);
   const open = (run: number) => go(["run", ids[run]!]);
   const brushed = brushFilter(brushes, columns);
-  const whole = Array.isArray(choice) ? `id in (${choice.map(quoted).join(", ")})` : filter;
+  const chosenFilter = listed ? `id in (${listed.map(quoted).join(", ")})` : filter;
+  const whole = pruned.count > 0 && pruned.isOut ? both(chosenFilter, NOT_PRUNED) : chosenFilter;
   const tableFilter = brushed ? both(whole, brushed) : whole;
   // Chosen runs are shown, archived or not.
-  const archived = Array.isArray(choice) ? "1" : query.get("archived");
+  const archived = listed ? "1" : query.get("archived");
   const selected = chosen.map((i) => ids[i]!);
   // Elements that do not depend on the brush are made once: brushing must not render them again.
   const options = useMemo(() => (
@@ -149,6 +172,7 @@ function Views({ data, columns, settings, target, importance, isLoading, error, 
       <div class="tools">
         <h1 class="ellipsis">{query.get("title") || "Analysis"}</h1>
         <span class="dim" role="status">{data.matching > ids.length ? `the newest ${ids.length.toLocaleString("en-US")} of ${plural(data.matching, "run")}` : plural(ids.length, "run")}</span>
+        <PrunedSwitch {...pruned} />
         <span class="spread" />
         <label class="row small soft">Result<select class="field" aria-label="Result" value={isMetric(target.field) ? metricOf(target.field) : ""} onChange={(event) => setQuery({ target: fieldOf(event.currentTarget.value, kindOf(target.field)), better: null })}>
           {names_.slice(0, 500).map((name) => <option key={name} value={name}>{name}</option>)}
@@ -188,7 +212,7 @@ function Views({ data, columns, settings, target, importance, isLoading, error, 
             {!chosenAxes && ranked.length > MAX_AXES && <button type="button" class="button quiet mini" onClick={() => setAxes([...ranked].reverse().map((column) => column.field))}>{plural(ranked.length - MAX_AXES, "more axis", "more axes")}</button>}
             {data.keys_left_out > 0 && <span class="dim">{plural(data.keys_left_out, "further key")} not shown</span>}
             <span class="spread" />
-            {!isBrushed && <span class="hint">Drag along an axis to select runs</span>}
+            {!isBrushed && <span class="hint">Drag along an axis, or focus its name and press ↑ or ↓, to select runs</span>}
             {isBrushed && <button type="button" class="button mini" onClick={() => setQuery({ brush: null })}>Clear</button>}
             {isBrushed && selected.length > 1 && <button type="button" class="button mini" onClick={() => go(["analyze"], { ...Object.fromEntries(query), q: null, brush: null, runs: selected.join(",") })}>Only these</button>}
             {selected.length > 1 && selected.length <= MAX_COMPARED && <a class="button mini" href={link(["compare"], { runs: selected.join(",") })}><Icon name="compare" size={13} />Compare</a>}

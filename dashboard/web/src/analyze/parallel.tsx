@@ -1,14 +1,16 @@
-// Parallel coordinates: one axis per column, one line per run. Drag along an axis to select a range; the keyboard uses the menu of
-// the axis.
+// Parallel coordinates: one axis per column, one line per run. Drag along an axis to select a range. With the keyboard, the drawing is
+// one tab stop for its lines, and the names of the axes are one for the ranges.
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { PointTip } from "../chart/point_tip";
 import { cssColor } from "../colors";
 import { Icon } from "../parts/icons";
+import { handleKey, stepIn } from "../parts/keyboard";
 import { Popover } from "../parts/overlay";
 import { useWidth } from "../parts/size";
 import { shownTheme } from "../settings";
 import { PAD, ParallelPlot } from "./parallel_plot";
 import { runColors } from "./run_colors";
-import { type Brush, brushBetween, type Brushes, brushSpan, isRange, type Values } from "./values";
+import { type Brush, brushBetween, type Brushes, brushSpan, brushWords, isRange, steppedBrush, type Values } from "./values";
 
 const HEIGHT = 340;
 const MIN_GAP = 84;
@@ -39,6 +41,11 @@ export function Parallel(props: Props) {
   const available = useWidth(host);
   const width = available === 0 ? 0 : Math.max(available, columns.length * MIN_GAP + 2 * PAD.side - MIN_GAP);
   const [hovered, setHovered] = useState<{ run: number; x: number; y: number } | null>(null);
+  /** The axis whose name is the tab stop of all names. */
+  const [chosenStop, setStop] = useState(0);
+  const stop = Math.min(chosenStop, columns.length - 1);
+  /** The axis along which keys move from line to line. */
+  const keyAxis = useRef(Infinity);
   const now = useRef({ inside });
   now.current = { inside };
   const isBrushed = Object.keys(brushes).length > 0;
@@ -99,9 +106,29 @@ export function Parallel(props: Props) {
     const box = canvases[2].current!.getBoundingClientRect();
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
     const run = y > PAD.top - 8 ? plot.current.runAt(x, y, now.current.inside) : null;
-    plot.current.drawTop(run);
     canvases[2].current!.style.cursor = axisAt(event) >= 0 ? "ns-resize" : run !== null ? "pointer" : "default";
+    point(run, x, y);
+  };
+  const point = (run: number | null, x = 0, y = 0) => {
+    plot.current?.drawTop(run);
     setHovered(run === null ? null : { run, x, y });
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.target !== event.currentTarget || !plot.current) return;
+    const last = columns.length - 1;
+    const go = (along: -1 | 0 | 1, by: -1 | 0 | 1, from = hovered?.run ?? null) => {
+      const axis = Math.max(0, Math.min(last, Math.min(last, keyAxis.current) + along));
+      const run = by === 0 && from !== null ? from : stepIn(plot.current!.inOrder(axis, now.current.inside), from, by || 1);
+      keyAxis.current = axis;
+      if (run === null) return;
+      const [left, top] = plot.current!.placeOf(run, axis);
+      host.current!.scrollLeft = left - available / 2;
+      point(run, left, top);
+    };
+    handleKey(event, {
+      ArrowLeft: () => go(-1, 0), ArrowRight: () => go(1, 0), ArrowUp: () => go(0, -1), ArrowDown: () => go(0, 1), Home: () => go(0, 1, null), End: () => go(0, -1, null),
+      Enter: hovered !== null && (() => props.onOpen(hovered.run)), Escape: hovered !== null && (() => point(null)),
+    });
   };
   const x = (axis: number) => (columns.length < 2 ? width / 2 : PAD.side + ((width - 2 * PAD.side) * axis) / (columns.length - 1));
   const y = (position: number) => HEIGHT - PAD.bottom - (HEIGHT - PAD.top - PAD.bottom) * position;
@@ -120,20 +147,35 @@ export function Parallel(props: Props) {
   ), [columns, target, width]);
   const latest = useRef(props);
   latest.current = props;
+  const setBrush = ({ field }: Values, brush: Brush | null) => {
+    const { [field]: _, ...others } = latest.current.brushes;
+    latest.current.onBrush(brush ? { ...others, [field]: brush } : others, true);
+  };
   const axisNames = useMemo(() => width > 0 && columns.map((column, axis) => (
-    <AxisName key={column.field} column={column} left={x(axis)} gap={(width - 2 * PAD.side) / Math.max(1, columns.length - 1)} isTarget={column === target} brush={props.settled[column.field]}
-      onBrush={(brush) => {
-        const { [column.field]: _, ...others } = latest.current.brushes;
-        latest.current.onBrush(brush ? { ...others, [column.field]: brush } : others, true);
-      }} onMove={column === target ? null : (by) => latest.current.onMove(column.field, by)} onHide={column === target ? null : () => latest.current.onHide(column.field)} />
-  )), [columns, target, width, props.settled]);
+    <AxisName key={column.field} column={column} isStop={axis === stop} left={x(axis)} gap={(width - 2 * PAD.side) / Math.max(1, columns.length - 1)} isTarget={column === target} brush={props.settled[column.field]}
+      onBrush={(brush) => setBrush(column, brush)} onMove={column === target ? null : (by) => latest.current.onMove(column.field, by)} onHide={column === target ? null : () => latest.current.onHide(column.field)} />
+  )), [columns, target, width, props.settled, stop]);
+  const axisButtons = (event: { currentTarget: HTMLElement }) => [...event.currentTarget.querySelectorAll<HTMLElement>("[aria-haspopup]")];
+  /** Keys on the name of an axis: to another axis, or its brush. */
+  const onAxisKey = (event: KeyboardEvent & { currentTarget: HTMLElement }) => {
+    const buttons = axisButtons(event);
+    const axis = buttons.indexOf(event.target as HTMLElement);
+    const column = columns[axis];
+    if (!column) return; // in the menu
+    const brush = brushes[column.field];
+    const step = (by: -1 | 1) => setBrush(column, steppedBrush(column, brush, by, event.shiftKey));
+    handleKey(event, {
+      ArrowLeft: () => buttons[axis - 1]?.focus(), ArrowRight: () => buttons[axis + 1]?.focus(), Home: () => buttons[0]!.focus(), End: () => buttons[columns.length - 1]!.focus(),
+      ArrowUp: () => step(1), ArrowDown: () => step(-1), Escape: brush !== undefined && (() => setBrush(column, null)),
+    });
+  };
   return (
-    <div class="parallel" ref={host} style={{ minHeight: `${HEIGHT}px` }} role="group" aria-label={`Parallel coordinates of ${ids.length} runs with ${columns.length} axes. Each axis has a menu to select a range.`}>
+    <div class="parallel" ref={host} style={{ minHeight: `${HEIGHT}px` }} role="group" tabIndex={0} aria-label={`Parallel coordinates of ${ids.length} runs with ${columns.length} axes. Each axis has a menu to select a range.`} aria-keyshortcuts="ArrowLeft ArrowRight ArrowUp ArrowDown Enter Escape" onKeyDown={onKeyDown} onBlur={() => point(null)}>
       {width > 0 && <div class="parallel-inner" style={{ width: `${width}px`, height: `${HEIGHT}px` }}>
         {canvases.map((canvas, i) => (
           <canvas key={i} ref={canvas} aria-hidden="true" {...(i === 2 ? {
             onPointerMove: hover,
-            onPointerLeave: () => { plot.current?.drawTop(null); setHovered(null); },
+            onPointerLeave: () => point(null),
             onPointerDown: (event: PointerEvent) => {
               const axis = axisAt(event);
               if (axis >= 0) startBrush(axis, event);
@@ -148,22 +190,19 @@ export function Parallel(props: Props) {
           const above = y(Math.min(1.03, span[1]));
           return <i key={column.field} class="brush" style={{ transform: `translate(${x(axis) - 7}px, ${above}px)`, height: `${Math.max(3, y(Math.max(-0.03, span[0])) - above)}px` }} />;
         })}
-        {axisNames}
-        {hovered && (
-          <div class="tip" style={{ left: `${Math.min(hovered.x + 14, width - 190)}px`, top: `${Math.max(0, hovered.y - 12)}px` }}>
-            <strong class="ellipsis">{names[hovered.run]}</strong>
-            {[target, ...columns.filter((column) => column !== target).slice(0, 6)].map((column) => <span key={column.field} class="tip-pair"><span class="ellipsis">{column.title}</span><span>{column.scale.text(column.values[hovered.run]!)}</span></span>)}
-          </div>
-        )}
+        <div role="toolbar" aria-label="Axes" onKeyDown={onAxisKey} aria-keyshortcuts="ArrowLeft ArrowRight ArrowUp ArrowDown Shift+ArrowUp Shift+ArrowDown Escape" onFocusIn={(event) => setStop(Math.max(0, axisButtons(event).findIndex((button) => button.parentElement!.contains(event.target as Node))))}>{axisNames}</div>
+        <span class="sr" aria-live="polite">{brushWords(columns[stop]!, props.settled[columns[stop]!.field])}</span>
+        <PointTip at={hovered && [hovered.x, hovered.y]} width={width} height={HEIGHT} title={names[hovered?.run ?? -1]} isMarked={false}
+          pairs={hovered ? [target, ...columns.filter((column) => column !== target).slice(0, 6)].map((column) => [column.title, column.scale.text(column.values[hovered.run]!)] as const) : []} />
       </div>}
     </div>
   );
 }
 
-interface AxisNameProps { column: Values; left: number; gap: number; isTarget: boolean; brush: Brush | undefined; onBrush: (brush: Brush | null) => void; onMove: ((by: number) => void) | null; onHide: (() => void) | null }
+interface AxisNameProps { column: Values; isStop: boolean; left: number; gap: number; isTarget: boolean; brush: Brush | undefined; onBrush: (brush: Brush | null) => void; onMove: ((by: number) => void) | null; onHide: (() => void) | null }
 
 /** The name of an axis; its menu has the brush as fields. */
-function AxisName({ column, left, gap, isTarget, brush, onBrush, onMove, onHide }: AxisNameProps) {
+function AxisName({ column, isStop, left, gap, isTarget, brush, onBrush, onMove, onHide }: AxisNameProps) {
   const { title, labels, scale } = column;
   const cut = Math.max(title.lastIndexOf("."), title.lastIndexOf("/"));
   const range = brush && isRange(brush) ? brush : [scale.low, scale.high] as [number, number];
@@ -177,7 +216,7 @@ function AxisName({ column, left, gap, isTarget, brush, onBrush, onMove, onHide 
   const width = Math.max(52, Math.min(150, gap - 6));
   return (
     <div class={`axis-name ${isTarget ? "target" : ""}`} style={{ left: `${left - width / 2}px`, width: `${width}px` }}>
-      <Popover name={`Axis ${title}`} class={`button quiet mini ${brush ? "on" : ""}`} label={<span class="axis-label"><span class="ellipsis dim">{cut > 0 ? title.slice(0, cut + 1) : " "}</span><span class="ellipsis">{title.slice(cut + 1)}</span></span>}>
+      <Popover name={`Axis ${title}`} tabIndex={isStop ? 0 : -1} class={`button quiet mini ${brush ? "on" : ""}`} label={<span class="axis-label"><span class="ellipsis dim">{cut > 0 ? title.slice(0, cut + 1) : " "}</span><span class="ellipsis">{title.slice(cut + 1)}</span></span>}>
         {(close) => (
           <div class="axis-menu">
             <h3>{title}</h3>

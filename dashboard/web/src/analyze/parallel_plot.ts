@@ -31,6 +31,17 @@ export class ParallelPlot {
     return this.size.height - PAD.bottom - (this.size.height - PAD.top - PAD.bottom) * position;
   }
 
+  /** Where the line of a run crosses an axis. */
+  placeOf(run: number, axis: number): [number, number] {
+    return [this.x(axis), this.y[axis * this.count + run]!];
+  }
+
+  /** The runs that are inside, from the top of an axis to its bottom. */
+  inOrder(axis: number, inside: Uint8Array): number[] {
+    const top = (run: number) => this.y[axis * this.count + run]!;
+    return Array.from({ length: this.count }, (_, run) => run).filter((run) => inside[run]).sort((a, b) => top(a) - top(b));
+  }
+
   /** The position on an axis of a vertical coordinate. */
   position(y: number): number {
     return Math.min(1, Math.max(0, (this.size.height - PAD.bottom - y) / (this.size.height - PAD.top - PAD.bottom)));

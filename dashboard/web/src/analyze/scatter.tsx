@@ -1,7 +1,10 @@
 // A scatter plot of any two columns, colored by a third; on request with the mean of the third in cells, or interpolated.
+import type { ComponentChildren, RefObject } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { PointTip } from "../chart/point_tip";
 import type { PointPainter } from "../chart/save";
 import { plural } from "../format";
+import { handleKey, stepIn } from "../parts/keyboard";
 import { useWidth } from "../parts/size";
 import { shownTheme } from "../settings";
 import { runColors } from "./run_colors";
@@ -59,7 +62,7 @@ const indexAt = (surface: Surface, unitX: number, unitY: number): number =>
       : Math.min(ROWS - 1, Math.floor(unitY * ROWS)) * COLUMNS + Math.min(COLUMNS - 1, Math.floor(unitX * COLUMNS));
 
 export function Scatter(props: Props) {
-  const { x, y, color, inside, settled, height } = props;
+  const { x, y, color, settled, height } = props;
   const host = useRef<HTMLDivElement>(null);
   const width = useWidth(host);
   const area = useMemo(() => areaOf(width, height), [width, height]);
@@ -71,11 +74,10 @@ export function Scatter(props: Props) {
   const shown = points.filter(([px, py]) => Number.isFinite(px) && Number.isFinite(py)).length;
   return (
     <>
-      <div class="scatter" ref={host} style={{ height: `${height}px` }} role="img" aria-label={`Scatter of ${y.title} against ${x.title} of ${plural(shown, props.what ?? "run")}, colored by ${color.title}`} data-drawn={width > 0 ? shown : undefined} data-surface={surface?.kind}>
+      <PointLayer {...props} host={host} label={`Scatter of ${y.title} against ${x.title} of ${plural(shown, props.what ?? "run")}, colored by ${color.title}`} shown={shown} points={points} area={area} surface={surface}>
         <Grid x={x} y={y} xAxis={xAxis} yAxis={yAxis} width={width} height={height} />
         {props.line && width > 0 && <Steps points={props.line.map(([px, py]) => [area.left(xAxis.toUnit(x.scale.position(px))), area.top(yAxis.toUnit(y.scale.position(py)))] as const)} width={width} height={height} />}
-        <PointLayer {...props} points={points} area={area} surface={surface} inside={inside} />
-      </div>
+      </PointLayer>
       {whole && <SurfaceText {...props} surface={whole} left={settled.reduce((sum, one) => sum + one, 0) - whole.runs} />}
     </>
   );
@@ -105,10 +107,17 @@ function Grid({ x, y, xAxis, yAxis, width, height }: GridProps) {
   }, [x, y, width, height]);
 }
 
-interface LayerProps extends Props { points: readonly (readonly [number, number])[]; area: ReturnType<typeof areaOf> }
+type Points = readonly (readonly [number, number])[];
 
-/** The points and the surface, with the pointer. */
-function PointLayer({ points, area, surface, x, y, color, names, inside, tip, onOpen, painter }: Omit<LayerProps, "surface"> & { surface: Surface | null }) {
+/** The points that are inside, in the order of a coordinate. */
+const inOrder = (points: Points, inside: Uint8Array, axis: 0 | 1): number[] =>
+  Array.from(points.keys()).filter((run) => inside[run] && points[run]!.every(Number.isFinite)).sort((a, b) => points[a]![axis] - points[b]![axis] || points[a]![1 - axis]! - points[b]![1 - axis]!);
+
+/** `children`: what is below the points. `shown`: how many of them have a place. */
+interface LayerProps extends Omit<Props, "surface"> { host: RefObject<HTMLDivElement | null>; label: string; shown: number; points: Points; area: ReturnType<typeof areaOf>; surface: Surface | null; children: ComponentChildren }
+
+/** The points and the surface, with the pointer and the keyboard. */
+function PointLayer({ host, label, shown, points, area, surface, x, y, color, names, inside, tip, onOpen, painter, children }: LayerProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const [hovered, setHovered] = useState<number | null>(null);
   const [place, setPlace] = useState<{ at: readonly [number, number]; index: number } | null>(null);
@@ -133,30 +142,29 @@ function PointLayer({ points, area, surface, x, y, color, names, inside, tip, on
     const index = surface && best === null ? indexAt(surface, unit(px, area.left(0), area.left(1)), unit(py, area.top(0), area.top(1))) : -1;
     setPlace(index < 0 ? null : { at: [px, py], index });
   };
-  const at = hovered === null ? place?.at : points[hovered]!;
+  const leave = () => {
+    setHovered(null);
+    setPlace(null);
+  };
+  const go = (axis: 0 | 1, by: -1 | 1, from = hovered) => {
+    setHovered(stepIn(inOrder(points, inside, axis), from, by));
+    setPlace(null);
+  };
+  const onKeyDown = (event: KeyboardEvent) => handleKey(event, {
+    ArrowLeft: () => go(0, -1), ArrowRight: () => go(0, 1), ArrowUp: () => go(1, -1), ArrowDown: () => go(1, 1), Home: () => go(0, 1, null), End: () => go(0, -1, null),
+    Enter: hovered !== null && (() => onOpen(hovered)), Escape: (hovered !== null || place !== null) && leave,
+  });
+  const at = hovered === null ? place?.at : points[hovered];
   const found = surface && place && hovered === null ? placeOf(surface, x, y, color, place.index) : null;
   const text = (column: Values) => (found ? (column === x ? found.x : column === y ? found.y : found.mean) : column.scale.text(column.values[hovered!]!));
   const pairs = () => (tip && hovered !== null ? tip(hovered) : [...new Set([x, y, color])].map((column) => [column.title, text(column)] as const));
+  const isPointed = at !== undefined && (hovered !== null || found !== null);
   return (
-    <>
-      <canvas ref={canvas} aria-hidden="true" style={{ width: `${area.width}px`, height: `${area.height}px`, cursor: hovered === null ? "default" : "pointer" }} onPointerMove={move} onPointerLeave={() => { setHovered(null); setPlace(null); }} onClick={() => hovered !== null && onOpen(hovered)} />
-      {at && (hovered !== null || found) && <PointTip at={at} width={area.width} height={area.height} title={found ? found.title : names[hovered!]!} pairs={pairs()} isMarked={hovered !== null} />}
-    </>
-  );
-}
-
-interface TipProps { at: readonly [number, number]; width: number; height: number; title: string; pairs: readonly (readonly [name: string, text: string])[]; isMarked: boolean }
-
-/** The tooltip of a place in a drawing of this size; `isMarked`: with a circle around it. */
-export function PointTip({ at, width, height, title, pairs, isMarked }: TipProps) {
-  return (
-    <>
-      {isMarked && <i class="scatter-mark" style={{ left: `${at[0]}px`, top: `${at[1]}px` }} />}
-      <div class="tip" style={{ left: `${at[0] > width / 2 ? Math.max(0, at[0] - 206) : at[0] + 12}px`, top: `${Math.max(0, Math.min(at[1] - 10, height - 100))}px` }}>
-        <strong class="ellipsis">{title}</strong>
-        {pairs.map(([name, text]) => <span key={name} class="tip-pair"><span class="ellipsis">{name}</span><span class="ellipsis">{text}</span></span>)}
-      </div>
-    </>
+    <div class="scatter" ref={host} style={{ height: `${area.height}px` }} tabIndex={0} role="group" aria-label={label} aria-keyshortcuts="ArrowLeft ArrowRight ArrowUp ArrowDown Enter Escape" data-drawn={area.width > 0 ? shown : undefined} data-surface={surface?.kind} onKeyDown={onKeyDown} onBlur={leave}>
+      {children}
+      <canvas ref={canvas} aria-hidden="true" style={{ width: `${area.width}px`, height: `${area.height}px`, cursor: hovered === null ? "default" : "pointer" }} onPointerMove={move} onPointerLeave={leave} onClick={() => hovered !== null && onOpen(hovered)} />
+      <PointTip at={isPointed ? at : null} width={area.width} height={area.height} title={found ? found.title : names[hovered ?? -1]} pairs={isPointed ? pairs() : []} isMarked={hovered !== null} />
+    </div>
   );
 }
 

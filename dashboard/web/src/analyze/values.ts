@@ -135,6 +135,27 @@ export function brushSpan({ labels, scale }: Values, brush: Brush): [number, num
   return at.length > 0 ? [Math.min(...at) - half, Math.max(...at) + half] : null;
 }
 
+/** A step of the keyboard along an axis of numbers. */
+const BRUSH_STEP = 0.05;
+
+/** The brush after a step up or down: it moves, or with `isEnd` its upper end does. Without one, half of the axis. */
+export function steppedBrush(column: Values, brush: Brush | undefined, by: -1 | 1, isEnd: boolean): Brush | null {
+  const { labels, scale } = column;
+  const [last, step] = labels ? [labels.length - 1, 1] : [1, BRUSH_STEP];
+  const bounded = (place: number) => Math.max(0, Math.min(last, place));
+  const chosen: readonly (string | number)[] = brush ?? [];
+  const places = labels ? labels.flatMap((label, i) => (chosen.includes(label) ? [i] : [])) : chosen.map((value) => bounded(scale.position(Number(value))));
+  if (places.length === 0) return by > 0 ? brushBetween(column, 0.5, 1) : brushBetween(column, 0, 0.5);
+  const [low, high] = [Math.min(...places), Math.max(...places)];
+  const end = Math.max(low, bounded(high + by * step));
+  const off = Math.max(-low, Math.min(last - high, by * step));
+  if (labels) return labels.filter((_, i) => (isEnd ? i >= low && i <= end : places.includes(i - off)));
+  return isEnd ? brushBetween(column, low, end) : brushBetween(column, low + off, high + off);
+}
+
+/** A brush in words. */
+export const brushWords = ({ title, scale }: Values, brush: Brush | undefined): string => `${title}: ${!brush ? "all" : isRange(brush) ? `${scale.text(brush[0])} to ${scale.text(brush[1])}` : brush.join(", ")}`;
+
 /** The brushes in the filter language. */
 export function brushFilter(brushes: Brushes, columns: ReadonlyMap<string, Values>): string {
   return Object.entries(brushes).map(([field, brush]) => {

@@ -5,14 +5,15 @@ import { effect } from "@preact/signals";
 import { cssColor } from "../colors";
 import { metricValue, number } from "../format";
 import { Icon } from "../parts/icons";
+import { handleKey } from "../parts/keyboard";
 import { Dialog, Popover, toast } from "../parts/overlay";
 import { useNearViewport } from "../parts/size";
 import { useUrlState } from "../router";
 import { shownTheme } from "../settings";
 import { source } from "../store";
 import { inSomeFrame } from "./frames";
-import type { Line, BandCurve } from "./line";
-import { LineChart, xLabel } from "./line_chart";
+import { type BandCurve, type Line, valueAt } from "./line";
+import { type HoverPlace, LineChart, type Stop, xLabel } from "./line_chart";
 import { LineList } from "./line_list";
 import { highlighted, hovered } from "./hover";
 import { saveCsv, saveDrawnCsv, savePng, saveSvg } from "./save";
@@ -113,6 +114,7 @@ interface ChartCanvasProps extends CardProps { near: boolean; view: { lines: Lin
 function ChartCanvas({ plot, range, log, height, near, view, card, onZoom, onPick, large, hidden = NONE_HIDDEN, onLines }: ChartCanvasProps) {
   const host = useRef<HTMLDivElement>(null);
   const tip = useRef<HTMLDivElement>(null);
+  const said = useRef<HTMLParagraphElement>(null);
   const [state, setState] = useState<"waiting" | "empty" | "drawn" | Error>("waiting");
   const [summary, setSummary] = useState("");
   const format = (value: number, digits?: number) => metricValue(plot.unit ?? plot.name, value, digits);
@@ -138,8 +140,18 @@ function ChartCanvas({ plot, range, log, height, near, view, card, onZoom, onPic
     shown.classList.toggle("pointed", x !== null);
   };
 
-  const hover = (x: number | null, at: { left: number; top: number; here: boolean } | null) => {
+  /** The place of the keyboard, for screen readers. */
+  const stopText = ({ key, end }: Stop, x: number): string => {
+    const line = visible().find((other) => other.key === key);
+    const place = line && valuesAt([line], x)[0];
+    if (!place) return "";
+    const name = end === null ? line.label : `${end === "hi" ? "max" : "min"} ${line.extremes?.curveAt(place.at, end)?.label ?? ""}`;
+    return `${name}, ${xText(now.current.plot, line.x[place.at]!)}: ${now.current.format(valueAt(line, x, end))}`;
+  };
+
+  const hover = (x: number | null, at: HoverPlace | null) => {
     showValue(x);
+    if (said.current) said.current.textContent = x !== null && at?.stop ? stopText(at.stop, x) : "";
     const box = tip.current;
     const { chart } = view;
     if (!box || !chart) return;
@@ -152,7 +164,7 @@ function ChartCanvas({ plot, range, log, height, near, view, card, onZoom, onPic
       }
       return;
     }
-    const closest = chart.lineAt(at.left - chart.plotLeft, at.top)?.key ?? null;
+    const closest = at.stop?.key ?? chart.lineAt(at.left - chart.plotLeft, at.top)?.key ?? null;
     const lines = visible();
     isHovering.current = true;
     let write = now.current.format;
@@ -251,22 +263,19 @@ function ChartCanvas({ plot, range, log, height, near, view, card, onZoom, onPic
   const onKeyDown = (event: KeyboardEvent) => {
     const { chart } = view;
     if (!chart) return;
-    const act: Record<string, () => void> = {
-      ArrowLeft: () => chart.nudge(-1), ArrowRight: () => chart.nudge(1),
+    handleKey(event, {
+      ArrowLeft: () => chart.nudge(-1), ArrowRight: () => chart.nudge(1), ArrowUp: () => chart.nudgeLine(-1), ArrowDown: () => chart.nudgeLine(1), Home: () => chart.nudge(1, -Infinity), End: () => chart.nudge(-1, Infinity),
       "+": () => chart.zoomBy(0.5), "=": () => chart.zoomBy(0.5), "-": () => chart.zoomBy(2), "0": () => onZoom(plot.axis, null),
-    };
-    const found = act[event.key];
-    if (!found) return;
-    event.preventDefault();
-    event.stopPropagation();
-    found();
+      Enter: chart.isPointed && (() => chart.pickPointed()), Escape: chart.isPointed && (() => chart.leave()),
+    });
   };
   return (
-    <div class={`drawing ${state === "drawn" ? "" : "blank"}`} ref={host} style={{ height: `${height}px` }} tabIndex={0} role="group" aria-label={`Chart of ${plot.name}. ${summary}`} onKeyDown={onKeyDown}>
+    <div class={`drawing ${state === "drawn" ? "" : "blank"}`} ref={host} style={{ height: `${height}px` }} tabIndex={0} role="group" aria-label={`Chart of ${plot.name}. ${summary}`} aria-keyshortcuts="ArrowLeft ArrowRight ArrowUp ArrowDown Enter Escape + - 0" onKeyDown={onKeyDown} onBlur={() => view.chart?.leave(true)}>
       {state === "waiting" && near && <p class="waiting small">Loading…</p>}
       {state === "empty" && <p class="nodata">No data {range ? "in this range" : "yet"}</p>}
       {state instanceof Error && <p class="nodata bad" role="alert">{state.message}</p>}
-      <div class="tip" ref={tip} hidden aria-live="polite" />
+      <div class="tip" ref={tip} hidden aria-hidden="true" />
+      <p class="sr" ref={said} aria-live="polite" />
     </div>
   );
 }

@@ -58,6 +58,12 @@ export function nearest(x: ArrayLike<number>, at: number): number {
   return low > 0 && at - x[low - 1]! <= x[low]! - at ? low - 1 : low;
 }
 
+/** The value of a line at the point nearest to x or, of a band, one of its ends; NaN if it has none. */
+export function valueAt(line: Line, x: number, end: "lo" | "hi" | null): number {
+  const at = nearest(line.x, x);
+  return (end === null ? line.y : line.extremes?.[end])?.[at] ?? NaN;
+}
+
 /** The next (by = 1) or previous (by = -1) x of any line relative to `at`, between x0 and x1; null if there is none. */
 export function neighbor(lines: readonly Line[], by: -1 | 1, at: number, x0: number, x1: number): number | null {
   let found: number | null = null;

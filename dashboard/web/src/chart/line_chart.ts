@@ -3,7 +3,8 @@
 import uPlot from "uplot";
 import { cssColor } from "../colors";
 import { duration, number } from "../format";
-import { extentX, flatValue, type Line, nearest, neighbor, rangeY, spanY, type BandCurve } from "./line";
+import { stepIn } from "../parts/keyboard";
+import { extentX, flatValue, type Line, nearest, neighbor, rangeY, spanY, type BandCurve, valueAt } from "./line";
 import { fillBetween, inside, isArea, pixel, scale, stroke } from "./strokes";
 import { limitsOf, logValueTicks, positionTicks, type Ticks, timeTicks, valueTicks } from "./ticks";
 
@@ -22,18 +23,25 @@ export interface ChartOptions {
   /** Null: reset. */
   onZoom: (range: [number, number] | null) => void;
   /** The pointer (or that of another chart) is at x; null: it left. */
-  onHover: (x: number | null, at: { left: number; top: number; here: boolean } | null) => void;
+  onHover: (x: number | null, at: HoverPlace | null) => void;
   /** A click on a line; on a band, with the curve of the nearest extreme. */
   onPick?: (line: Line, curve: BandCurve | null) => void;
 }
+
+/** A line or, of a band, one of its ends. */
+export interface Stop { key: string; end: "lo" | "hi" | null }
+
+/** `here`: the pointer is on this chart; `stop`: where the keyboard moved it. */
+export interface HoverPlace { left: number; top: number; here: boolean; stop: Stop | null }
 
 export class LineChart {
   private plot: uPlot;
   private lines: Line[] = [];
   private range: [number, number] | null = null;
   private frame = 0;
-  /** The x to which the keyboard moved the pointer. */
+  /** The x and the line to which the keyboard moved the pointer. */
   private keyX: number | null = null;
+  private stop: Stop | null = null;
   private movesByKey = false;
   private emphasis: string | null = null;
 
@@ -152,17 +160,60 @@ export class LineChart {
     if (width > 0 && (width !== this.plot.width || height !== this.plot.height)) this.plot.setSize({ width, height });
   }
 
-  /** Moves the pointer to the previous or next point; initially to the last or first one in view. */
-  nudge(by: -1 | 1) {
+  /** Whether the pointer, also one that keys moved, is on the chart. */
+  get isPointed(): boolean {
+    return (this.plot.cursor.left ?? -1) >= 0;
+  }
+
+  private get pointedX(): number | null {
+    return this.isPointed ? (this.keyX ?? this.plot.posToVal(this.plot.cursor.left!, "x")) : null;
+  }
+
+  /** Moves the pointer to the previous or next point from `at`; initially to the last or first one in view. */
+  nudge(by: -1 | 1, at = this.pointedX ?? (by > 0 ? -Infinity : Infinity)) {
     const [x0, x1] = this.shownX();
-    const left = this.plot.cursor.left ?? -1;
-    const at = left < 0 ? null : (this.keyX ?? this.plot.posToVal(left, "x"));
-    const to = neighbor(this.lines, by, at ?? (by > 0 ? -Infinity : Infinity), x0, x1);
-    if (to === null) return;
-    this.keyX = to;
+    const to = neighbor(this.lines, by, at, x0, x1);
+    const first = this.lines.find((line) => !line.isReference && !line.isBaseline) ?? this.lines[0];
+    if (to !== null && first) this.pointAt(to, this.stop ?? { key: first.key, end: null });
+  }
+
+  /** Moves the pointer to the line above (-1) or below (1) at the same x. */
+  nudgeLine(by: -1 | 1) {
+    if (!this.isPointed) return this.nudge(-1);
+    const x = this.pointedX!;
+    const stops = this.stopsAt(x);
+    const now = stops.find(({ key, end }) => key === this.stop?.key && end === this.stop.end) ?? null;
+    const next = stepIn(stops, now, by);
+    if (next) this.pointAt(x, { key: next.key, end: next.end });
+  }
+
+  /** What the keyboard can point at, from top to bottom. */
+  private stopsAt(x: number): (Stop & { value: number })[] {
+    const ends = [null, "hi", "lo"] as const;
+    return this.lines.flatMap((line) => ends.map((end) => ({ key: line.key, end, value: valueAt(line, x, end) })))
+      .filter(({ value }) => Number.isFinite(value) && !(this.options.log && value <= 0))
+      .sort((a, b) => b.value - a.value);
+  }
+
+  private pointAt(x: number, stop: Stop) {
+    const height = this.plot.over.clientHeight;
+    const { value } = this.stopsAt(x).find(({ key, end }) => key === stop.key && end === stop.end) ?? { value: NaN };
+    this.keyX = x;
+    this.stop = stop;
     this.movesByKey = true;
-    this.plot.setCursor({ left: this.plot.valToPos(to, "x"), top: this.plot.over.clientHeight / 2 }, true);
+    this.plot.setCursor({ left: this.plot.valToPos(x, "x"), top: Number.isNaN(value) ? height / 2 : Math.max(0, Math.min(height, this.plot.valToPos(value, "y"))) }, true);
     this.movesByKey = false;
+  }
+
+  /** As a click where the pointer is. */
+  pickPointed() {
+    const { left, top } = this.plot.cursor;
+    this.pick(left!, top!, this.lines.find(({ key }) => key === this.stop?.key) ?? null);
+  }
+
+  /** Takes the pointer away; `isOwn`: only if keys moved it. */
+  leave(isOwn = false) {
+    if (this.isPointed && (!isOwn || this.keyX !== null)) this.plot.setCursor({ left: -10, top: -10 }, true);
   }
 
   /** Scales the range around the pointer. */
@@ -193,21 +244,23 @@ export class LineChart {
 
   private pointerMoved(u: uPlot) {
     const { left, top } = u.cursor;
-    if (!this.movesByKey) this.keyX = null;
+    if (!this.movesByKey) this.keyX = this.stop = null;
     if (left === undefined || left < 0) {
       this.options.onHover(null, null);
       return;
     }
     const event = u.cursor.event;
     const here = this.movesByKey || (event ? u.root.contains(event.target as Node) : false);
-    this.options.onHover(this.keyX ?? u.posToVal(left, "x"), { left: left + u.over.offsetLeft, top: (top ?? 0) + u.over.offsetTop, here });
+    this.options.onHover(this.keyX ?? u.posToVal(left, "x"), { left: left + u.over.offsetLeft, top: (top ?? 0) + u.over.offsetTop, here, stop: this.stop });
   }
 
   private clicked(event: MouseEvent) {
     const box = this.plot.over.getBoundingClientRect();
-    const left = event.clientX - box.left;
-    const top = event.clientY - box.top;
-    const line = this.lineAt(left, top) ?? this.lines.find((l) => l.extremes) ?? null;
+    this.pick(event.clientX - box.left, event.clientY - box.top, null);
+  }
+
+  private pick(left: number, top: number, chosen: Line | null) {
+    const line = chosen ?? this.lineAt(left, top) ?? this.lines.find((l) => l.extremes) ?? null;
     if (line) this.options.onPick?.(line, line.extremes ? this.extremeAt(line, left, top) : null);
   }
 

@@ -163,8 +163,8 @@ export interface Artifact {
 export interface RunFile { path: string; bytes: number; modified: number }
 export interface Changes { seq: number; runs: RunRow[]; removed: string[]; indexing: Indexing; reset: boolean }
 
-/** Runs by ids, or by a filter. */
-export type RunChoice = string[] | { filter: string };
+/** Runs by ids, or by a filter; with both, those of the runs that match. */
+export type RunChoice = string[] | { run?: string[]; filter: string };
 /** One field of all runs: numbers, bools, or indices into `labels` (-1: none). */
 export interface ValueColumn { field: string; type: "number" | "bool" | "text"; labels?: string[]; values: unknown[] }
 /** At most the newest 5000 of the `matching` runs. */

@@ -5,7 +5,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 /** A button that opens a panel. Escape or a click outside closes the panel. */
 export function Popover(props: {
-  label: ComponentChildren; name?: string; class?: string; menu?: boolean; align?: "left" | "right";
+  label: ComponentChildren; name?: string; class?: string; menu?: boolean; align?: "left" | "right"; tabIndex?: number;
   children: (close: () => void) => ComponentChildren;
 }) {
   const [open, setOpen] = useState(false);
@@ -16,7 +16,7 @@ export function Popover(props: {
   };
   return (
     <>
-      <button ref={button} type="button" class={props.class ?? "button"} aria-label={props.name} title={props.name} aria-expanded={open} aria-haspopup={props.menu ? "menu" : "dialog"} onClick={() => setOpen(!open)}>
+      <button ref={button} type="button" class={props.class ?? "button"} tabIndex={props.tabIndex} aria-label={props.name} title={props.name} aria-expanded={open} aria-haspopup={props.menu ? "menu" : "dialog"} onClick={() => setOpen(!open)}>
         {props.label}
       </button>
       {open && <PopoverPanel anchor={button} name={props.name ?? "options"} menu={props.menu ?? false} align={props.align ?? "left"} close={close}>{props.children(close)}</PopoverPanel>}

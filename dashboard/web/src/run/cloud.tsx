@@ -1,8 +1,9 @@
 // Points in three dimensions, with equal scales: drag or use the arrow keys to rotate them.
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { PointTip } from "../analyze/scatter";
+import { PointTip } from "../chart/point_tip";
 import type { PointPainter } from "../chart/save";
 import { cssColor } from "../colors";
+import { handleKey } from "../parts/keyboard";
 import { useWidth } from "../parts/size";
 import { useUrlState } from "../router";
 import { shownTheme } from "../settings";
@@ -117,12 +118,7 @@ export function Cloud({ name, label, axes, titles, colors, inside, names, tip, h
   return (
     <>
       <div class="scatter cloud" ref={host} style={{ height: `${height}px` }} role="group" tabIndex={0} aria-label={label} aria-keyshortcuts="ArrowLeft ArrowRight ArrowUp ArrowDown + - 0" data-drawn={width > 0 ? points.length : undefined}
-        onKeyDown={(event) => {
-          if (event.ctrlKey || event.metaKey || event.altKey || !Object.hasOwn(keys, event.key)) return;
-          event.preventDefault();
-          event.stopPropagation();
-          keys[event.key]!();
-        }}>
+        onKeyDown={(event) => handleKey(event, keys)}>
         <canvas ref={canvas} aria-hidden="true" style={{ width: `${width}px`, height: `${height}px`, cursor: hovered === null ? "grab" : "pointer" }}
           onPointerDown={(event) => {
             const { clientX: x, clientY: y } = event;
@@ -136,7 +132,7 @@ export function Cloud({ name, label, axes, titles, colors, inside, names, tip, h
             if (!isDrag && point !== null) onOpen(point);
           }}
           onPointerCancel={() => (press.current = null)} onPointerLeave={() => setHovered(null)} />
-        {at && <PointTip at={[at[0], at[1]]} width={width} height={height} title={names[hovered!]!} pairs={tip(hovered!)} isMarked />}
+        <PointTip at={at && [at[0], at[1]]} width={width} height={height} title={names[hovered ?? -1]} pairs={at ? tip(hovered!) : []} isMarked />
       </div>
       <div class="row small dim"><span>Drag or use the arrow keys to rotate</span><span class="spread" />
         <button type="button" class="button quiet mini" aria-label="Zoom out" onClick={() => zoom(1 / ZOOM_STEP)}>−</button>

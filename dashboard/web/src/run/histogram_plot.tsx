@@ -5,6 +5,7 @@ import { positionTicks, valueTicks } from "../chart/ticks";
 import { cssColor } from "../colors";
 import type { HistogramItem } from "../data/source";
 import { number, plural } from "../format";
+import { handleKey } from "../parts/keyboard";
 import { useWidth } from "../parts/size";
 import { shownTheme } from "../settings";
 import { binAt, largestShare, partAt, quantileOf, shadeOf, stepEdges, thinned, totalOf } from "./histogram_values";
@@ -66,14 +67,15 @@ export function HistogramPlot({ kind, onChoose, ...props }: Omit<PlotProps, "wid
   const onKeyDown = (event: KeyboardEvent) => {
     const step = (span[1] - span[0]) / ROWS;
     const { item, value } = cursor ?? { item: at, value: quantileOf(items[at]!, 0.5) || (span[0] + span[1]) / 2 };
-    const move: Record<string, [number, number]> = { ArrowLeft: [item - 1, value], ArrowRight: [item + 1, value], ArrowUp: [item, value + step], ArrowDown: [item, value - step], Home: [0, value], End: [items.length - 1, value] };
-    const to = move[event.key];
-    if (!to) return;
-    event.preventDefault();
-    event.stopPropagation();
-    const next = Math.max(0, Math.min(items.length - 1, to[0]));
-    setCursor(cursorAt(next, Math.max(span[0], Math.min(span[1], to[1]))));
-    onChoose(next);
+    const go = (to: number, wanted = value) => {
+      const next = Math.max(0, Math.min(items.length - 1, to));
+      setCursor(cursorAt(next, Math.max(span[0], Math.min(span[1], wanted))));
+      onChoose(next);
+    };
+    handleKey(event, {
+      ArrowLeft: () => go(item - 1), ArrowRight: () => go(item + 1), ArrowUp: () => go(item, value + step), ArrowDown: () => go(item, value - step), Home: () => go(0), End: () => go(items.length - 1),
+      Escape: cursor !== null && (() => setCursor(null)),
+    });
   };
   // Made once: the pointer must not draw it again.
   const drawing = useMemo(() => width > 0 && (kind === "heat" ? <HeatPlot {...props} width={width} /> : <RidgePlot {...props} width={width} />), [kind, items, width, at, shownTheme.value]);

@@ -8,6 +8,7 @@ import { rankColor } from "../colors";
 import type { Heatmap, Range, Run, Source } from "../data/source";
 import { ago, metricValue, plural, toNumber } from "../format";
 import { Icon } from "../parts/icons";
+import { handleKey } from "../parts/keyboard";
 import { Popover } from "../parts/overlay";
 import { StateMark } from "../parts/state_mark";
 import { link, route, setQuery } from "../router";
@@ -200,21 +201,36 @@ function HeatmapView({ heat, metric, run }: { heat: Heatmap; metric: string; run
     const column = Math.floor(((event.clientX - box.left) / box.width) * heat.columns);
     return row >= 0 && row < rows && column >= 0 && column < heat.columns ? { row, column } : null;
   };
+  const overlay = (row: number) => (location.hash = link(["run", run.id, "charts"], { ranks: heat.sources[row]!.replace("rank-", ""), m: metric }));
+  const onKeyDown = (event: KeyboardEvent) => {
+    const { row, column } = at ?? { row: 0, column: 0 };
+    const go = (to: number, step: number) => setAt({ row: Math.max(0, Math.min(rows - 1, to)), column: Math.max(0, Math.min(heat.columns - 1, step)) });
+    const [by, page] = at ? [1, Math.ceil(heat.columns / 10)] : [0, 0]; // the first key shows the first cell
+    handleKey(event, {
+      ArrowLeft: () => go(row, column - by), ArrowRight: () => go(row, column + by), ArrowUp: () => go(row - by, column), ArrowDown: () => go(row + by, column),
+      PageUp: () => go(row, column - page), PageDown: () => go(row, column + page), Home: () => go(row, 0), End: () => go(row, heat.columns - 1),
+      Enter: at !== null && (() => overlay(at.row)), Escape: at !== null && (() => setAt(null)),
+    });
+  };
   const every = Math.max(1, Math.ceil(16 / rowHeight));
   const shown = at ? heat.mean[at.row]?.[at.column] : null;
+  const text = at && <span class="soft">{heat.sources[at.row]!.replace("-", " ")}, steps {heat.edges[at.column]?.toLocaleString("en-US")} to {((heat.edges[at.column + 1] ?? heat.to + 1) - 1).toLocaleString("en-US")}: <strong>{shown === null || shown === undefined ? "no value" : metricValue(metric, toNumber(shown))}</strong></span>;
   return (
     <div class="heatmap">
       <div class="heat-rows" style={{ height: `${rows * rowHeight}px` }} aria-hidden="true">
         {heat.sources.map((name, i) => <span key={name} style={{ height: `${rowHeight}px` }} class={at?.row === i ? "on" : ""}>{i % every === 0 || at?.row === i ? name.replace("-", " ") : ""}</span>)}
       </div>
       <div class="heat-body">
-        <canvas ref={canvas} role="img" aria-label={`${metric} of ${plural(rows, "rank")} over steps ${heat.from} to ${heat.to}`} style={{ height: `${rows * rowHeight}px` }}
-          onMouseMove={(event) => setAt(find(event))} onMouseLeave={() => setAt(null)}
-          onClick={(event) => {
-            const found = find(event);
-            if (found) location.hash = link(["run", run.id, "charts"], { ranks: heat.sources[found.row]!.replace("rank-", ""), m: metric });
-          }} />
-        <div class="row small dim"><span>step {heat.from.toLocaleString("en-US")}</span><span class="spread heat-readout" aria-live="polite">{at ? <span class="soft">{heat.sources[at.row]!.replace("-", " ")}, steps {heat.edges[at.column]?.toLocaleString("en-US")} to {((heat.edges[at.column + 1] ?? heat.to + 1) - 1).toLocaleString("en-US")}: <strong>{shown === null || shown === undefined ? "no value" : metricValue(metric, toNumber(shown))}</strong></span> : "Click a rank to overlay its curve on the band"}</span><span>{heat.to.toLocaleString("en-US")}</span></div>
+        <div class="heat-cells" role="group" tabIndex={0} aria-label={`${metric} of ${plural(rows, "rank")} over steps ${heat.from} to ${heat.to}`} aria-keyshortcuts="ArrowLeft ArrowRight ArrowUp ArrowDown PageUp PageDown Enter Escape" onKeyDown={onKeyDown} onBlur={() => setAt(null)}>
+          <canvas ref={canvas} aria-hidden="true" style={{ height: `${rows * rowHeight}px` }}
+            onMouseMove={(event) => setAt(find(event))} onMouseLeave={() => setAt(null)}
+            onClick={(event) => {
+              const found = find(event);
+              if (found) overlay(found.row);
+            }} />
+          {at && <i class="heat-mark" style={{ left: `${(100 * at.column) / heat.columns}%`, width: `${100 / heat.columns}%`, top: `${at.row * rowHeight}px`, height: `${rowHeight}px` }} />}
+        </div>
+        <div class="row small dim"><span>step {heat.from.toLocaleString("en-US")}</span><span class="spread heat-readout" aria-live="polite">{text ?? "Click a rank to overlay its curve on the band"}</span><span>{heat.to.toLocaleString("en-US")}</span></div>
       </div>
     </div>
   );

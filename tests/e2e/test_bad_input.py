@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 import processes
 from processes import BIN, LOCKSTEP, TRAINER
 from refusals import ALONE_AND_LAUNCHED, error_lines, files_below, refuse
-from safetensors_file import assert_same_bits, last_weights
+from safetensors_file import assert_same_bits, checkpoints, last_weights
 
 OVERRIDES = {
     "misspelled key": (
@@ -559,6 +559,16 @@ def test_excessive_learning_rate_stops_the_run(job, agent):
     assert line.startswith("step 2, rank 0: the loss is nan: the samples and the weights are finite") and "lower optimizer.lr" in line
     assert "-nan" not in ended.out + ended.err and "finished" not in ended.out
     assert [run["state"] for run in job.list()] == ["failed"]
+
+
+def test_weights_that_are_not_finite_are_not_saved(job):
+    """Finite losses until then: the last step of the run makes the weights infinite."""
+    job.train("train.max_steps=1", ranks=None)
+    ended = job.run("train.max_steps=2", "optimizer.lr=1e20", "optimizer.weight_decay=1e30", "checkpoint.keep_last=1", options=["--resume", job.only_run().name])
+    assert ended.code == 78
+    (line,) = error_lines(ended, None)
+    assert line.startswith("step 2, rank 0: the weight '") and "(train.non_finite: stop)" in line
+    assert checkpoints(job.only_run()) == [1]
 
 
 @ALONE_AND_LAUNCHED

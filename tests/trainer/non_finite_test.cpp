@@ -50,6 +50,27 @@ TEST_CASE("non-finite: stop names the rank of the first value, not the lowest ra
     CHECK(text.starts_with("config: step 3, rank 1: the loss is nan "));
 }
 
+TEST_CASE("non-finite: weights are checked before a checkpoint", "[trainer]") {
+  const auto connected = World::connect({.device = DeviceChoice::Cpu});
+  auto& alone = *connected;
+  const auto big = at::full({3}, 3e38);  // its sum is not finite
+  const NamedTensors finite = {{"a", big}, {"b", at::zeros({0})}, {"c", at::ones({2}, at::kLong)}};
+  NonFiniteWatch watch(NonFinitePolicy::Stop);
+  watch.observe_weights({}, 4);
+  watch.observe_weights(finite, 4);
+  CHECK_FALSE(watch.has_observed());
+  const auto half = at::ones({2, 2}, at::kBFloat16);
+  half[1][0] = -kInf;
+  watch.observe_weights({finite[0], {"half", half}, {"d", at::full({1}, kNan)}}, 4);
+  CHECK(
+      error_of([&] {
+        watch.stop(alone);
+      }).starts_with("config: step 4, rank 0: the weight 'half' is inf (train.non_finite: stop)"));
+  NonFiniteWatch ignoring(NonFinitePolicy::Ignore);
+  ignoring.observe_weights({{"half", half}}, 4);
+  CHECK_FALSE(ignoring.has_observed());
+}
+
 TEST_CASE("non-finite: ignore checks nothing", "[trainer]") {
   NonFiniteWatch watch(NonFinitePolicy::Ignore);
   CHECK(watch.observe("loss", at::scalar_tensor(kNan), 1));

@@ -12,6 +12,11 @@
 #include "lockstep/error.h"
 
 namespace lockstep::trainer {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+}  // namespace
 
 bool NonFiniteWatch::observe(const char* what, const at::Tensor& value, int64_t step,
                              const std::function<std::string()>& find_cause) {
@@ -23,15 +28,29 @@ bool NonFiniteWatch::observe(const char* what, const at::Tensor& value, int64_t 
   return std::isfinite(number);
 }
 
-void NonFiniteWatch::note(const char* what, double value, int64_t step) {
+void NonFiniteWatch::note(const std::string& what, double value, int64_t step) {
   if (!seen_ && !std::isfinite(value)) seen_ = Seen{what, value, step, ""};
 }
 
 void NonFiniteWatch::observe_gradients(const std::vector<at::Tensor>& gradients, int64_t step) {
   if (gradients.empty()) return;
   // The infinity norm of each: unlike a sum of squares, it is finite if all elements are.
-  const auto norms = at::_foreach_norm(gradients, std::numeric_limits<double>::infinity());
+  const auto norms = at::_foreach_norm(gradients, kInfinity);
   observe("gradient", at::stack(norms).sum(), step);
+}
+
+void NonFiniteWatch::observe_weights(const NamedTensors& weights, int64_t step) {
+  if (!stops() || seen_) return;
+  std::vector<at::Tensor> norms;
+  for (const auto& [name, weight] : weights)
+    norms.push_back(weight.is_floating_point() && weight.numel() > 0
+                        ? at::linalg_vector_norm(weight.detach(), kInfinity).to(at::kDouble)
+                        : at::zeros({}, weight.options().dtype(at::kDouble)));
+  if (norms.empty()) return;
+  const auto all = at::stack(norms).cpu();
+  for (size_t i = 0; i < norms.size(); ++i)
+    note(fmt::format("weight '{}'", weights[i].first), all[static_cast<int64_t>(i)].item<double>(),
+         step);
 }
 
 void NonFiniteWatch::count_skipped(int64_t step) {

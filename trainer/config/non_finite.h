@@ -44,7 +44,9 @@ class NonFiniteWatch {
   bool observe(const char* what, const at::Tensor& value, int64_t step,
                const std::function<std::string()>& find_cause = nullptr);
   // Records `value` if it is not finite and nothing is recorded yet.
-  void note(const char* what, double value, int64_t step);
+  void note(const std::string& what, double value, int64_t step);
+  // With `stop`: records the first weight that is not finite. Waits for the device.
+  void observe_weights(const NamedTensors& weights, int64_t step);
   // With `skip`: records a gradient that is not finite. Waits for the device.
   void observe_gradients(const std::vector<at::Tensor>& gradients, int64_t step);
 

@@ -207,6 +207,7 @@ void Trainer::save_on_request() {
 }
 
 void Trainer::save_now() {
+  if (!parallel_->gathers_weights()) non_finite_.observe_weights(parameters_, position_.step);
   verify_finite();
   const auto begin = std::chrono::steady_clock::now();
   enter_phase(Phase::Saving);

@@ -299,6 +299,44 @@ test("in a chart of many runs, up and down go from line to line, and Enter opens
   await page.getByRole("heading", { level: 1, name: opened, exact: true }).waitFor();
 }));
 
+for (const colorScheme of ["light", "dark"]) {
+  test(`an analysis marks the baseline, and tooltips have the difference from it (${colorScheme})`, () => onPage("alerts", async (page) => {
+    const byLr = (await studied()).sort((a, b) => a.lr - b.lr);
+    const [first, base] = byLr;
+    await showView(page, `${ANALYSIS}&axes=config.model.hidden,config.optimizer.lr&sx=config.optimizer.lr&sy=metric.eval/loss&sc=config.model.hidden&base=${base.id}`);
+    const scatter = scatterOf(page);
+    await scatter.and(page.locator(`[data-drawn][aria-label$="; the baseline is ${base.name}"]`)).waitFor();
+    await scatter.focus();
+    await page.keyboard.press("ArrowRight");
+    const tip = scatter.locator(".tip");
+    const delta = tip.locator(".tip-pair").filter({ hasText: "eval/loss" }).locator(`.delta.${first.loss < base.loss ? "good" : "bad"}`);
+    const share = Math.abs((100 * (first.loss - base.loss)) / base.loss);
+    await delta.getByText(`${first.loss < base.loss ? "−" : "+"}${Number(share.toPrecision(3))} %`).waitFor();
+    assert.deepEqual(await violations(page), []);
+    await page.keyboard.press("ArrowRight");
+    await tip.getByText(`${base.name} · baseline`, { exact: true }).waitFor();
+    assert.equal(await tip.locator(".delta").count(), 0);
+    // The ring is where the point is.
+    const centerOf = ({ x, y, width, height }) => [x + width / 2, y + height / 2];
+    const [mark, ring] = [centerOf(await scatter.locator(".scatter-mark").boundingBox()), centerOf(await scatter.locator(".baseline-mark").boundingBox())];
+    assert.ok(Math.hypot(mark[0] - ring[0], mark[1] - ring[1]) < 3, `${mark} ${ring}`);
+    // In the other drawings, too.
+    const parallel = page.locator(".parallel");
+    assert.match(await parallel.getAttribute("aria-label"), new RegExp(` The dashed line is the baseline ${base.name}\\.$`));
+    const dashed = () => parallel.locator("canvas").last().evaluate((canvas) => canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value, i) => i % 4 === 3 && value > 200));
+    assert.ok(await dashed());
+    await parallel.focus();
+    await page.keyboard.press("ArrowDown");
+    await parallel.locator(".tip-pair").filter({ hasText: "eval/loss" }).locator(".delta").waitFor();
+    await page.getByRole("region", { name: "Order of start" }).locator(".baseline-mark").waitFor();
+    // Without one, there is no mark.
+    await page.getByRole("button", { name: "Remove the baseline" }).click();
+    await page.locator(".baseline-mark").first().waitFor({ state: "detached" });
+    await page.mouse.move(0, 0); // from the lines to which the page moved
+    await waitFor(async () => !(await dashed()), "the line to be removed");
+  }, { colorScheme }));
+}
+
 test("results grouped by a key have the mean of the groups of the API, and the best run", () => onPage(`${ANALYSIS}&by=config.model.hidden`, async (page) => {
   const { groups } = await (await fetch(`${address}/api/groups?by=config.model.hidden&filter=${STUDY}&column=metric.eval/loss`)).json();
   const table = page.getByRole("region", { name: "eval/loss by model.hidden" });

@@ -600,6 +600,59 @@ test("the dashboard can be operated with the keyboard", () => onPage("", async (
   await page.keyboard.press("Escape");
 }));
 
+/** Opens something, looks for violations in it, and closes it with Escape. */
+async function checkOpened(page, open, dialog, prepare = async () => {}) {
+  await open.click();
+  const opened = page.getByRole("dialog", { name: dialog }).or(page.getByRole("group", { name: dialog, exact: true }));
+  await opened.waitFor();
+  await prepare(opened);
+  assert.deepEqual(await violations(page), [], String(dialog));
+  await page.keyboard.press("Escape");
+  await opened.waitFor({ state: "detached" });
+  assert.ok(await open.evaluate((button) => document.activeElement === button || !button.isConnected), `the focus after ${dialog}`);
+}
+
+for (const colorScheme of ["light", "dark"]) {
+  test(`axe finds no violations in opened menus and dialogs (${colorScheme})`, () => onPage(`?q=${encodeURIComponent("name = first or name = second")}`, async (page) => {
+    const button = (name) => page.getByRole("button", { name, exact: true });
+    await page.getByText(/^2 of 3\d\d runs$/).waitFor();
+    await checkOpened(page, button("Saved views"), "Saved views", async (panel) => {
+      await panel.getByLabel("Name of this view").fill(colorScheme);
+      await page.keyboard.press("Enter");
+      await panel.getByRole("link", { name: colorScheme }).waitFor();
+    });
+    await checkOpened(page, button("Columns"), "Columns", (panel) => panel.getByLabel("last of eval/loss").click());
+    await checkOpened(page, button("Columns"), "Columns", (panel) => panel.getByLabel("Search columns").fill("loss"));
+    await checkOpened(page, button("Keyboard shortcuts"), "Keyboard shortcuts");
+    for (const name of ["first", "second"]) await page.getByLabel(`Select ${name}`).click();
+    await checkOpened(page, button("Tag or delete"), "2 selected runs", (dialog) => dialog.getByLabel("Tags").fill("seen"));
+    // The run appears to be running.
+    await page.route(`**/api/runs/${ids.second}`, async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, json: { ...(await response.json()), state: "running", planned: null } });
+    });
+    await showView(page, `run/${ids.second}`);
+    await checkOpened(page, button("Stop"), "Stop second?");
+    await showView(page, `run/${ids.first}`);
+    const more = button("More");
+    await checkOpened(page, more, "More");
+    await checkOpened(page, button("Tag"), "Tags", async (dialog) => {
+      await dialog.getByLabel("New tag").fill("a b ");
+      await page.keyboard.press("Enter");
+    });
+    for (const [entry, dialog, field] of [["Add note", "Note", "Note"], ["Delete", "Delete first?", /to confirm/]]) {
+      await more.click();
+      await button(entry).click();
+      await page.getByRole("dialog", { name: dialog }).getByLabel(field).fill("first");
+      assert.deepEqual(await violations(page), [], dialog);
+      await page.keyboard.press("Escape");
+      await page.getByRole("dialog").waitFor({ state: "detached" });
+    }
+    await page.setViewportSize({ width: 1000, height: 500 }); // the list is longer than the window
+    await checkOpened(page, button("Keyboard shortcuts"), "Keyboard shortcuts");
+  }, { colorScheme }));
+}
+
 const VIEWS = () => ["", `run/${ids.first}`, `run/${ids.first}/ranks`, `run/${ids.first}/config`, `run/${ids.first}/console`, `run/${ids.first}/artifacts`, "run/gallery-1/media", "run/gallery-1/alerts", `compare?runs=${ids.first},${ids.second}&tab=results`, "group?q=name%20~%20short", "artifacts", "alerts", "nowhere"];
 
 for (const [name, viewport] of [["a phone", { width: 390, height: 800 }], ["a 4K screen", { width: 3840, height: 2160 }]]) {

@@ -358,6 +358,15 @@ test("keys move in an order without wrapping, and begin at an end", () => {
   assert.deepEqual([page.stepIn([7, 8, 9], null, 1), page.stepIn([7, 8, 9], null, -1), page.stepIn([7, 8, 9], 8, 1), page.stepIn([7, 8, 9], 9, 1), page.stepIn([7, 8], 5, 1), page.stepIn([], null, 1)], [7, 9, 9, 9, 7, null]);
 });
 
+test("a difference from the baseline of an analysis: of settings, metrics and durations, not of labels and dates", () => {
+  const differs = (field, values, more = {}) => page.differenceOf(page.valuesOf({ field, type: "number", values, ...more }), 1, 0);
+  assert.deepEqual(differs("metric.eval/loss", [2, 1]), { absolute: "−1", percent: "−50 %", tone: "good" });
+  assert.deepEqual(differs("min(eval/accuracy)", [0.5, 0.25]), { absolute: "−0.25", percent: "−50 %", tone: "bad" });
+  assert.equal(differs("config.optimizer.lr", [0.1, 0.2]).tone, "dim");
+  assert.equal(differs("duration", [10, 20]).absolute, "+10 s");
+  for (const none of [differs("created", [10, 20]), differs("config.name", [0, 1], { type: "text", labels: ["a", "b"] }), differs("metric.a", ["nan", 1]), page.differenceOf(page.valuesOf({ field: "metric.a", type: "number", values: [1, 2] }), 1, -1)]) assert.equal(none, null);
+});
+
 test("only runs with a result can fail to improve the best so far", () => {
   const values = Float64Array.of(3, 1, NaN, 2, NaN, 1);
   const best = page.bestSoFar([0, 2, 1, 4, 3, 5], values, "lower");

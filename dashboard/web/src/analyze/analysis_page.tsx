@@ -2,6 +2,7 @@
 // the runs (q or runs; pruned=1: also pruned ones), the result (target), axes, brushes, the scatter (sx, sy, sc) and the key of the
 // table (by).
 import { useEffect, useMemo, useState } from "preact/hooks";
+import { baselineId, BaselineTag, useBaseline, useBaselineInUrl } from "../baseline";
 import { both, quoted } from "../data/filter";
 import type { Analysis, Importance, RunChoice, ValueColumn } from "../data/source";
 import { plural } from "../format";
@@ -77,6 +78,7 @@ export function AnalysisPage() {
   const ids = query.get("runs");
   const choice: RunChoice = useMemo(() => (ids ? ids.split(",").filter(Boolean) : { filter: shownFilter(filter, query) }), [ids, filter, query.get("archived")]);
   const now = useThrottled(tick.value, 5000);
+  useBaselineInUrl();
   const isAll = query.get("pruned") === "1";
   const main = useAsync<Loading>(() => load(choice, isAll), [choice, isAll, now]);
   useEffect(() => void (document.title = `${query.get("title") || "Analysis"} · Lockstep`), [query.get("title")]);
@@ -117,6 +119,8 @@ interface ViewsProps { data: Analysis; columns: Map<string, Values>; settings: V
 function Views({ data, columns, settings, target, importance, isLoading, error, filter, listed, pruned }: ViewsProps) {
   const { query } = route.value;
   const { ids, names } = data;
+  const baseline = useBaseline();
+  const base = ids.indexOf(baselineId());
   const stored = query.get("brush");
   const [dragged, setDragged] = useState<Brushes | null>(null);
   const parsed = useMemo(() => parseBrushes(stored), [stored]);
@@ -173,6 +177,7 @@ function Views({ data, columns, settings, target, importance, isLoading, error, 
         <h1 class="ellipsis">{query.get("title") || "Analysis"}</h1>
         <span class="dim" role="status">{data.matching > ids.length ? `the newest ${ids.length.toLocaleString("en-US")} of ${plural(data.matching, "run")}` : plural(ids.length, "run")}</span>
         <PrunedSwitch {...pruned} />
+        <BaselineTag baseline={baseline} />
         <span class="spread" />
         <label class="row small soft">Result<select class="field" aria-label="Result" value={isMetric(target.field) ? metricOf(target.field) : ""} onChange={(event) => setQuery({ target: fieldOf(event.currentTarget.value, kindOf(target.field)), better: null })}>
           {names_.slice(0, 500).map((name) => <option key={name} value={name}>{name}</option>)}
@@ -194,7 +199,7 @@ function Views({ data, columns, settings, target, importance, isLoading, error, 
               ))}<div class="row"><button type="button" class="button quiet mini" onClick={() => setQuery({ axes: null })}>The most important</button><button type="button" class="button quiet mini" onClick={() => setAxes([...ranked].reverse().map((column) => column.field))}>All hyperparameters</button></div></div>}
             </Popover>
           </div>
-          <Parallel columns={axes} target={target} ids={ids} names={names} brushes={brushes} inside={inside} settled={parsed} onOpen={open}
+          <Parallel columns={axes} target={target} ids={ids} names={names} brushes={brushes} inside={inside} base={base} settled={parsed} onOpen={open}
             onBrush={(next, done) => {
               setDragged(done ? null : next);
               if (done) setQuery({ brush: brushText(next) });
@@ -224,9 +229,9 @@ function Views({ data, columns, settings, target, importance, isLoading, error, 
             <h2>What mattered for {target.title}</h2>
             {error ? <p class="notice bad" role="alert">{error.message}</p> : mattered ?? <p class="notice">These runs do not differ in any hyperparameter.</p>}
           </section>
-          <ScatterPanel x={x} columns={columns} ranked={ranked} target={target} options={options} names={names} inside={inside} settled={settled} better={better} onOpen={open} />
+          <ScatterPanel x={x} columns={columns} ranked={ranked} target={target} options={options} names={names} inside={inside} settled={settled} base={base} better={better} onOpen={open} />
         </div>}
-        {!isLoading && columns.has("created") && <OrderPanel target={target} created={columns.get("created")!} color={ranked[0] ?? target} ids={ids} names={names} inside={inside} settled={settled} better={better} onOpen={open} />}
+        {!isLoading && columns.has("created") && <OrderPanel target={target} created={columns.get("created")!} color={ranked[0] ?? target} ids={ids} names={names} inside={inside} settled={settled} base={base} better={better} onOpen={open} />}
         {!isLoading && by && (
           <section class="card block" aria-label="Grouped results">
             {groupHead}

@@ -10,7 +10,7 @@ import { useWidth } from "../parts/size";
 import { shownTheme } from "../settings";
 import { PAD, ParallelPlot } from "./parallel_plot";
 import { runColors } from "./run_colors";
-import { type Brush, brushBetween, type Brushes, brushSpan, brushWords, isRange, steppedBrush, type Values } from "./values";
+import { type Brush, brushBetween, type Brushes, brushSpan, brushWords, differenceOf, isRange, nameOf, steppedBrush, type Values } from "./values";
 
 const HEIGHT = 340;
 const MIN_GAP = 84;
@@ -24,6 +24,8 @@ interface Props {
   brushes: Brushes;
   /** The runs inside of all brushes, also those without an axis here. */
   inside: Uint8Array;
+  /** The baseline of the runs, or -1. */
+  base: number;
   /** The brushes before the current drag. */
   settled: Brushes;
   /** While an axis is brushed, and when it is done. */
@@ -34,7 +36,7 @@ interface Props {
 }
 
 export function Parallel(props: Props) {
-  const { columns, target, ids, names, brushes, inside, onBrush } = props;
+  const { columns, target, ids, names, brushes, inside, base, onBrush } = props;
   const host = useRef<HTMLDivElement>(null);
   const canvases = [useRef<HTMLCanvasElement>(null), useRef<HTMLCanvasElement>(null), useRef<HTMLCanvasElement>(null)] as const;
   const plot = useRef<ParallelPlot | null>(null);
@@ -54,11 +56,12 @@ export function Parallel(props: Props) {
     if (width === 0) return;
     plot.current ??= new ParallelPlot(canvases[0].current!, canvases[1].current!, canvases[2].current!);
     const colors = runColors(target);
-    plot.current.set(columns, ids.length, width, HEIGHT, { gray: cssColor("--line-strong"), of: (run) => colors[run]!, accent: cssColor("--accent") });
+    plot.current.set(columns, ids.length, width, HEIGHT, { gray: cssColor("--line-strong"), of: (run) => colors[run]!, accent: cssColor("--accent"), ink: cssColor("--ink") });
     plot.current.drawFront(now.current.inside, isBrushed);
     host.current!.dataset["drawn"] = String(ids.length);
   }, [columns, target, ids, width, shownTheme.value]);
   useLayoutEffect(() => plot.current?.drawFront(inside, isBrushed), [inside]);
+  useLayoutEffect(() => plot.current?.drawTop(hovered?.run ?? null, base), [hovered?.run, base, columns, target, ids, width, shownTheme.value]);
   useEffect(() => () => plot.current?.destroy(), []);
 
   /** Follows the pointer from an axis until it is released, at most once per frame. */
@@ -109,10 +112,7 @@ export function Parallel(props: Props) {
     canvases[2].current!.style.cursor = axisAt(event) >= 0 ? "ns-resize" : run !== null ? "pointer" : "default";
     point(run, x, y);
   };
-  const point = (run: number | null, x = 0, y = 0) => {
-    plot.current?.drawTop(run);
-    setHovered(run === null ? null : { run, x, y });
-  };
+  const point = (run: number | null, x = 0, y = 0) => setHovered(run === null ? null : { run, x, y });
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.target !== event.currentTarget || !plot.current) return;
     const last = columns.length - 1;
@@ -170,7 +170,7 @@ export function Parallel(props: Props) {
     });
   };
   return (
-    <div class="parallel" ref={host} style={{ minHeight: `${HEIGHT}px` }} role="group" tabIndex={0} aria-label={`Parallel coordinates of ${ids.length} runs with ${columns.length} axes. Each axis has a menu to select a range.`} aria-keyshortcuts="ArrowLeft ArrowRight ArrowUp ArrowDown Enter Escape" onKeyDown={onKeyDown} onBlur={() => point(null)}>
+    <div class="parallel" ref={host} style={{ minHeight: `${HEIGHT}px` }} role="group" tabIndex={0} aria-label={`Parallel coordinates of ${ids.length} runs with ${columns.length} axes. Each axis has a menu to select a range.${base >= 0 ? ` The dashed line is the baseline ${names[base]}.` : ""}`} aria-keyshortcuts="ArrowLeft ArrowRight ArrowUp ArrowDown Enter Escape" onKeyDown={onKeyDown} onBlur={() => point(null)}>
       {width > 0 && <div class="parallel-inner" style={{ width: `${width}px`, height: `${HEIGHT}px` }}>
         {canvases.map((canvas, i) => (
           <canvas key={i} ref={canvas} aria-hidden="true" {...(i === 2 ? {
@@ -192,8 +192,8 @@ export function Parallel(props: Props) {
         })}
         <div role="toolbar" aria-label="Axes" onKeyDown={onAxisKey} aria-keyshortcuts="ArrowLeft ArrowRight ArrowUp ArrowDown Shift+ArrowUp Shift+ArrowDown Escape" onFocusIn={(event) => setStop(Math.max(0, axisButtons(event).findIndex((button) => button.parentElement!.contains(event.target as Node))))}>{axisNames}</div>
         <span class="sr" aria-live="polite">{brushWords(columns[stop]!, props.settled[columns[stop]!.field])}</span>
-        <PointTip at={hovered && [hovered.x, hovered.y]} width={width} height={HEIGHT} title={names[hovered?.run ?? -1]} isMarked={false}
-          pairs={hovered ? [target, ...columns.filter((column) => column !== target).slice(0, 6)].map((column) => [column.title, column.scale.text(column.values[hovered.run]!)] as const) : []} />
+        <PointTip at={hovered && [hovered.x, hovered.y]} width={width} height={HEIGHT} title={nameOf(names, hovered?.run ?? null, base)} isMarked={false}
+          pairs={hovered ? [target, ...columns.filter((column) => column !== target).slice(0, 6)].map((column) => [column.title, column.scale.text(column.values[hovered.run]!), differenceOf(column, hovered.run, base)] as const) : []} />
       </div>}
     </div>
   );

@@ -7,14 +7,15 @@ const LINES_PER_FRAME = 200;
 /** Where runs without a value are drawn, below the axis. */
 const NONE = 14;
 
-export interface PlotColors { gray: string; of: (run: number) => string; accent: string }
+/** `ink`: of the baseline. */
+export interface PlotColors { gray: string; of: (run: number) => string; accent: string; ink: string }
 
 export class ParallelPlot {
   private y = new Float32Array(0);
   private count = 0;
   private columns: Values[] = [];
   private size = { width: 0, height: 0 };
-  private colors: PlotColors = { gray: "", of: () => "", accent: "" };
+  private colors: PlotColors = { gray: "", of: () => "", accent: "", ink: "" };
   /** Runs by color, shuffled: the first lines of a frame are a sample of all. */
   private order: Uint32Array = new Uint32Array(0);
   private names: string[] = [];
@@ -121,9 +122,20 @@ export class ParallelPlot {
     part(0);
   }
 
-  drawTop(run: number | null) {
+  /** Draws a run in front of the others, and the baseline (-1: none) dashed. */
+  drawTop(run: number | null, base: number) {
     const ctx = this.top.getContext("2d")!;
     ctx.clearRect(0, 0, this.size.width, this.size.height);
+    if (base >= 0) {
+      ctx.strokeStyle = this.colors.ink;
+      ctx.globalAlpha = 1;
+      ctx.lineWidth = 2;
+      ctx.setLineDash([6, 4]);
+      ctx.beginPath();
+      this.trace(ctx, base);
+      ctx.stroke();
+      ctx.setLineDash([]);
+    }
     if (run === null) return;
     for (const [color, width] of [[this.colors.accent, 5], [this.names[run]!, 2.5]] as const) {
       ctx.strokeStyle = color;

@@ -10,7 +10,7 @@ import { shownTheme } from "../settings";
 import { runColors } from "./run_colors";
 import { areaOf, drawScatter, PAD } from "./scatter_plot";
 import { type Axis, axisOf, bestOf, type Cells, cellsOf, COLUMNS, MIN_RUNS, partOf, placesOf, ROWS, smoothOf, type Surface } from "./surface";
-import type { Values } from "./values";
+import { differenceOf, nameOf, type Values } from "./values";
 
 export const SURFACES = { points: "Points", cells: "Heat map", smooth: "Contours" } as const;
 export type SurfaceKind = keyof typeof SURFACES;
@@ -25,6 +25,8 @@ interface Props {
   settled: Uint8Array;
   /** Values of x and y that a line of steps connects, up to the right end. */
   line?: readonly (readonly [number, number])[];
+  /** The baseline of the runs; -1, the default: none of them. */
+  base?: number;
   surface: SurfaceKind; better: "lower" | "higher" | null; height: number; onOpen: (run: number) => void;
   /** Set to what draws the points again, for an image. */
   painter?: { current: PointPainter | null };
@@ -71,10 +73,12 @@ export function Scatter(props: Props) {
   const kind = canDraw(props.surface, x, y, color) ? props.surface : "points";
   const whole = useMemo(() => (kind === "points" ? null : (kind === "cells" ? cellsOf : smoothOf)(x, y, color, settled)), [kind, x, y, color, settled]);
   const surface = whole && whole.runs >= MIN_RUNS ? whole : null;
+  const base = props.base ?? -1;
+  const marked = points[base]?.every(Number.isFinite) ? points[base] : null;
   const shown = points.filter(([px, py]) => Number.isFinite(px) && Number.isFinite(py)).length;
   return (
     <>
-      <PointLayer {...props} host={host} label={`Scatter of ${y.title} against ${x.title} of ${plural(shown, props.what ?? "run")}, colored by ${color.title}`} shown={shown} points={points} area={area} surface={surface}>
+      <PointLayer {...props} host={host} label={`Scatter of ${y.title} against ${x.title} of ${plural(shown, props.what ?? "run")}, colored by ${color.title}${marked ? `; the baseline is ${props.names[base]}` : ""}`} marked={marked} shown={shown} points={points} area={area} surface={surface}>
         <Grid x={x} y={y} xAxis={xAxis} yAxis={yAxis} width={width} height={height} />
         {props.line && width > 0 && <Steps points={props.line.map(([px, py]) => [area.left(xAxis.toUnit(x.scale.position(px))), area.top(yAxis.toUnit(y.scale.position(py)))] as const)} width={width} height={height} />}
       </PointLayer>
@@ -113,11 +117,11 @@ type Points = readonly (readonly [number, number])[];
 const inOrder = (points: Points, inside: Uint8Array, axis: 0 | 1): number[] =>
   Array.from(points.keys()).filter((run) => inside[run] && points[run]!.every(Number.isFinite)).sort((a, b) => points[a]![axis] - points[b]![axis] || points[a]![1 - axis]! - points[b]![1 - axis]!);
 
-/** `children`: what is below the points. `shown`: how many of them have a place. */
-interface LayerProps extends Omit<Props, "surface"> { host: RefObject<HTMLDivElement | null>; label: string; shown: number; points: Points; area: ReturnType<typeof areaOf>; surface: Surface | null; children: ComponentChildren }
+/** `children`: what is below the points. `shown`: how many of them have a place. `marked`: the place of the baseline. */
+interface LayerProps extends Omit<Props, "surface"> { marked: Points[number] | null; host: RefObject<HTMLDivElement | null>; label: string; shown: number; points: Points; area: ReturnType<typeof areaOf>; surface: Surface | null; children: ComponentChildren }
 
 /** The points and the surface, with the pointer and the keyboard. */
-function PointLayer({ host, label, shown, points, area, surface, x, y, color, names, inside, tip, onOpen, painter, children }: LayerProps) {
+function PointLayer({ host, label, marked, base = -1, shown, points, area, surface, x, y, color, names, inside, tip, onOpen, painter, children }: LayerProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const [hovered, setHovered] = useState<number | null>(null);
   const [place, setPlace] = useState<{ at: readonly [number, number]; index: number } | null>(null);
@@ -157,13 +161,14 @@ function PointLayer({ host, label, shown, points, area, surface, x, y, color, na
   const at = hovered === null ? place?.at : points[hovered];
   const found = surface && place && hovered === null ? placeOf(surface, x, y, color, place.index) : null;
   const text = (column: Values) => (found ? (column === x ? found.x : column === y ? found.y : found.mean) : column.scale.text(column.values[hovered!]!));
-  const pairs = () => (tip && hovered !== null ? tip(hovered) : [...new Set([x, y, color])].map((column) => [column.title, text(column)] as const));
+  const pairs = () => (tip && hovered !== null ? tip(hovered) : [...new Set([x, y, color])].map((column) => [column.title, text(column), hovered === null ? null : differenceOf(column, hovered, base)] as const));
   const isPointed = at !== undefined && (hovered !== null || found !== null);
   return (
     <div class="scatter" ref={host} style={{ height: `${area.height}px` }} tabIndex={0} role="group" aria-label={label} aria-keyshortcuts="ArrowLeft ArrowRight ArrowUp ArrowDown Enter Escape" data-drawn={area.width > 0 ? shown : undefined} data-surface={surface?.kind} onKeyDown={onKeyDown} onBlur={leave}>
       {children}
       <canvas ref={canvas} aria-hidden="true" style={{ width: `${area.width}px`, height: `${area.height}px`, cursor: hovered === null ? "default" : "pointer" }} onPointerMove={move} onPointerLeave={leave} onClick={() => hovered !== null && onOpen(hovered)} />
-      <PointTip at={isPointed ? at : null} width={area.width} height={area.height} title={found ? found.title : names[hovered ?? -1]} pairs={isPointed ? pairs() : []} isMarked={hovered !== null} />
+      {marked && <span class={`baseline-mark ${marked[0] > area.width / 2 ? "left" : ""}`} aria-hidden="true" style={{ left: `${marked[0]}px`, top: `${marked[1]}px` }}><span>baseline</span></span>}
+      <PointTip at={isPointed ? at : null} width={area.width} height={area.height} title={found ? found.title : nameOf(names, hovered, base)} pairs={isPointed ? pairs() : []} isMarked={hovered !== null} />
     </div>
   );
 }

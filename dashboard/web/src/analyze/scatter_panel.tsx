@@ -18,6 +18,8 @@ interface Props {
   names: string[];
   inside: Uint8Array;
   settled: Uint8Array;
+  /** The baseline of the runs, or -1. */
+  base: number;
   better: "lower" | "higher" | null;
   onOpen: (run: number) => void;
 }

@@ -3,6 +3,7 @@ import { logTicks, positionTicks, settingFormat, timeTicks, valueTicks } from ".
 import { fieldWord, quoted } from "../data/filter";
 import type { ValueColumn } from "../data/source";
 import { clock, day, metricValue, moment, toNumber } from "../format";
+import { type Delta, deltaOf } from "../metrics";
 import { isMetric, metricOf } from "../runs/columns";
 
 /** `values`: numbers, or indices into `labels`; NaN: none. `isSetting`: a setting or a label, whose equal values may be drawn apart. */
@@ -190,6 +191,15 @@ export function summaryOf(values: Float64Array, chosen: Iterable<number>): Summa
   found.deviation = found.count > 0 ? Math.sqrt(squares / found.count) : NaN;
   return found;
 }
+
+/** The difference of the value of a run from that of the baseline (-1: none); null if there is none, or it has no meaning. */
+export function differenceOf({ field, labels, values }: Values, run: number, base: number): Delta | null {
+  if (labels || base < 0 || !(isMetric(field) || field === "duration" || field.startsWith("config."))) return null;
+  return deltaOf(isMetric(field) ? metricOf(field) : field === "duration" ? "duration_s" : "", values[run]!, values[base]!);
+}
+
+/** The title of the tooltip of a run. */
+export const nameOf = (names: readonly string[], run: number | null, base: number) => (run === null ? undefined : `${names[run] ?? ""}${run === base ? " · baseline" : ""}`);
 
 /** The runs from the first to the last start. Of equal starts, the one that is listed later is first: lists begin with the newest. */
 export const startOrder = (created: Float64Array): number[] => Array.from(created.keys()).sort((a, b) => created[a]! - created[b]! || b - a);

@@ -74,5 +74,5 @@ function Order({ sweep, objective, at }: { sweep: Sweep; objective: Objective; a
     };
   }, [trials, objective.metric, at]);
   const { ids } = values;
-  return <OrderPanel {...values} better={objective.direction === "maximize" ? "higher" : "lower"} onOpen={(trial) => ids[trial] && go(["run", ids[trial]])} />;
+  return <OrderPanel {...values} base={-1} better={objective.direction === "maximize" ? "higher" : "lower"} onOpen={(trial) => ids[trial] && go(["run", ids[trial]])} />;
 }

@@ -59,7 +59,6 @@ test("the table lists, filters, sorts and groups all runs", () => onPage("", asy
   await page.getByRole("link", { name: "first", exact: true }).waitFor();
   await page.getByLabel("Filter runs").fill("state = ");
   await page.locator(".filter-error:not(:empty)").waitFor();
-  page.consoleErrors.length = 0; // the browser logs error responses
   await page.getByLabel("Filter runs").fill("eval/accuracy >= 0.99 and name ~ short");
   await page.getByText("3 of 307 runs").waitFor();
   assert.match(page.url(), /q=eval/, "the URL contains the filter");
@@ -72,6 +71,7 @@ test("the table lists, filters, sorts and groups all runs", () => onPage("", asy
   await page.getByLabel("Filter runs").fill("");
   await page.getByLabel("Group by").selectOption("group");
   await page.getByText("study", { exact: true }).waitFor();
+  page.consoleErrors = page.consoleErrors.filter((text) => !/status of 400/.test(text)); // the invalid filter
 }));
 
 test("state marks show the outcome", () => onPage(`?q=${encodeURIComponent("not name ~ short")}`, async (page) => {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -27,9 +28,11 @@ std::string best_text(const Json& summary) {
   auto text = fmt::format("trial {}", best[0]["number"].dump());
   const auto& given = summary["sweep"]["objective"];
   const auto objectives = given.is_array() ? given : Json::array({given});
-  for (size_t i = 0; i < objectives.size(); ++i)
+  for (size_t i = 0; i < objectives.size(); ++i) {
+    const auto& value = best[0]["values"][i];  // null: not a number
     text += fmt::format("  {} {:.5g}", objectives[i]["metric"].get<std::string>(),
-                        best[0]["values"][i].get<double>());
+                        value.is_number() ? value.get<double>() : std::nan(""));
+  }
   return text;
 }
 

@@ -13,7 +13,7 @@ interface Props {
   /** When the runs were started. */
   created: Values;
   color: Values;
-  /** Empty if there is no run. */
+  /** Empty for results without a run. */
   ids: string[];
   names: string[];
   inside: Uint8Array;
